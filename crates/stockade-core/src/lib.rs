@@ -1,0 +1,12 @@
+//! Pure types shared by every layer: ids, the sandbox specification, limits, safe paths, enforcement reports, results.
+//!
+//! Nothing here does I/O, reads a clock or holds a lock; `unsafe` is forbidden. A value of these types proves
+//! that its contents were checked: parse once at the edge, then pass the type.
+
+pub mod demand;
+pub mod escape;
+pub mod id;
+pub mod limits;
+pub mod path;
+pub mod result;
+pub mod spec;

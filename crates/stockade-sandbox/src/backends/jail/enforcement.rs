@@ -1,0 +1,91 @@
+//! From what the guest read back to an answer for every demand.
+
+use stockade_core::demand::{Demand, Enforcement, Level};
+use stockade_core::spec::SandboxSpec;
+use stockade_wire::plan::JailReport;
+
+use crate::backends::{BackendError, Start};
+use crate::limits::Cgroup;
+
+/// Refuses, before anything is cloned, limits that somebody asked for and that cannot be held.
+pub(super) fn refuse_limits(early: &Enforcement, spec: &SandboxSpec) -> Result<(), BackendError> {
+    for demand in [Demand::Cpu, Demand::Memory, Demand::Pids] {
+        if spec.limits.is_asked(demand) && early.level(demand) != Level::Enforced && !spec.allow_degraded.contains(&demand) {
+            let answer = early.0.get(&demand);
+            return Err(BackendError::Demand {
+                demand,
+                why: answer.map(|a| a.how.clone()).unwrap_or_default(),
+                fix: answer.map(|a| a.fix.clone()).filter(|f| !f.is_empty()).unwrap_or_else(|| format!("--allow-degraded {demand}")),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The answers of a jail that stands.
+pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_>, disk: (Level, String)) -> Enforcement {
+    let mut answers = Enforcement::default();
+    let differs = |name: &str| {
+        let own = own_namespace(name);
+        own.is_some() && report.namespaces.iter().any(|(n, inode)| n == name && Some(*inode) != own)
+    };
+    let mut say = |demand: Demand, checks: &[(bool, &str)], how: String| {
+        let missing: Vec<&str> = checks.iter().filter(|c| !c.0).map(|c| c.1).collect();
+        if missing.is_empty() {
+            answers.set(demand, Level::Enforced, how, "");
+        } else {
+            answers.set(demand, Level::Partial, format!("missing: {}", missing.join(", ")), "");
+        }
+    };
+    let landlock = report.landlock_restricted && report.landlock_probe;
+    let files = [(differs("mnt"), "own mount namespace"), (report.root_detached, "old root detached"), (landlock, "Landlock")];
+    let landlock_how = format!("own root, Landlock version {}", report.landlock_abi);
+    say(Demand::Files, &files, landlock_how.clone());
+    say(Demand::Secrets, &files, "only declared files exist; clean environment".into());
+    say(Demand::Network, &[(differs("net"), "own network namespace"), (report.loopback_only, "loopback only")], "no interface but loopback".into());
+    let processes = [(differs("pid"), "own pid namespace"), (differs("ipc"), "own ipc namespace"), (differs("uts"), "own uts namespace")];
+    say(Demand::Processes, &processes, "own pid and ipc namespaces".into());
+    let privileges = [
+        (differs("user"), "own user namespace"),
+        (report.no_new_privs, "no_new_privs"),
+        (report.capabilities == 0, "capabilities dropped"),
+        (report.uid != 0, "not root inside"),
+    ];
+    say(Demand::Privileges, &privileges, format!("user {} inside, no capabilities, no_new_privs", report.uid));
+    let filter = [(report.seccomp_mode == 2, "seccomp filter"), (report.seccomp_probe, "filter answers")];
+    say(Demand::Syscalls, &filter, "seccomp allow-list".into());
+    let exec_how = match &start.spec.exec_list {
+        Some(list) => format!("{} programs, everything else not executable", list.len()),
+        None => "no list was given: any program may run".into(),
+    };
+    let needs_landlock = start.spec.exec_list.is_none() || landlock;
+    say(Demand::Exec, &[(needs_landlock, "Landlock")], exec_how);
+    for (demand, answer) in &cgroup.holds().0 {
+        answers.0.insert(*demand, answer.clone());
+    }
+    answers.set(Demand::Disk, disk.0, disk.1, if disk.0 == Level::Enforced { "" } else { "--disk SIZE holds writes in memory" });
+    answers.set(Demand::Time, Level::Enforced, "the sandbox is killed when time is up", "");
+    answers.set(Demand::Output, Level::Enforced, "captured output is cut at the limit", "");
+    answers
+}
+
+fn own_namespace(name: &str) -> Option<u64> {
+    let link = std::fs::read_link(format!("/proc/self/ns/{name}")).ok()?;
+    let text = link.to_string_lossy();
+    text.trim_start_matches(|c: char| !c.is_ascii_digit()).trim_end_matches(']').parse().ok()
+}
+
+/// A failed step as an error that names the fix where one is known.
+pub(super) fn explain_step(step: &str, detail: &str, errno: i32) -> BackendError {
+    let refused = errno == libc::EPERM || errno == libc::EACCES;
+    let fix = match step {
+        "landlock" => "use a kernel with Landlock (5.13, lsm=landlock), or --allow-degraded files",
+        "seccomp" => "use a kernel with seccomp filters, or --allow-degraded syscalls",
+        "root" if refused && detail.contains("proc") => {
+            "this machine hides parts of /proc (a container?): start the container with --security-opt systempaths=unconfined"
+        }
+        "scratch" | "sources" | "cgroup namespace" | "loopback" if refused => "user namespaces are restricted here: run `stockade doctor`",
+        _ => "",
+    };
+    BackendError::Step { step: format!("jail: {step}"), detail: detail.to_owned(), fix: fix.to_owned() }
+}

@@ -1,0 +1,409 @@
+//! The jail: Linux namespaces, a new root, Landlock, seccomp and cgroups around one guest.
+//!
+//! ```text
+//! view (facts) ─▶ plan (pure) ─▶ clone + exec the guest ─▶ guest applies the plan ─▶ read-back ─▶ judged ─▶ running
+//! ```
+//!
+//! Behaviour on older kernels: everything needs Linux 5.12 (mount API, `mount_setattr`); overlays of ordinary users 5.11; Landlock 5.13.
+//! What is missing refuses the start with the demand's name, unless a person wrote `--allow-degraded`.
+
+mod enforcement;
+mod exec_list;
+mod hostmounts;
+pub mod plan;
+pub mod view;
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use stockade_core::demand::{Demand, Enforcement, Level};
+use stockade_core::spec::{BackendKind, MountMode};
+use stockade_sys::guest::{Guest, Identity, Namespaces};
+use stockade_wire::message::{Reply, Request};
+use stockade_wire::plan::JailReport;
+
+use super::{Backend, BackendError, Running, Start};
+use crate::connection::{Connection, ConnectionError, Passing};
+use crate::drive::Watch;
+use crate::guest;
+use crate::limits::{self, Cgroup, Frozen, JoinVersionTwo, Layout};
+use crate::workspace::{kept, rw};
+use plan::{Guarded, Inputs, LayerPlace};
+use view::{Asker, View};
+
+/// Sandboxes started by root run as users of this range, which nothing else uses.
+const FIRST_UID: u32 = 0x7000_0000;
+/// The user inside a sandbox that root started.
+const INSIDE: (u32, u32) = (1000, 1000);
+/// Without a limit, the scratch file system may take this part of memory.
+const SCRATCH_PART: u64 = 2;
+/// File systems that cannot hold the upper layer of an overlay.
+const NOT_UPPER: [i64; 6] = [0x794c_7630, 0x6969, 0x6573_5546, 0x4d44, 0x0102_1997, 0xf15f];
+
+/// The wall.
+#[derive(Debug, Clone, Copy)]
+pub struct Jail {
+    /// Whether descriptors are passed to programs (switched off to prove that the plain stream works).
+    pub passing: Passing,
+}
+
+impl Default for Jail {
+    fn default() -> Self {
+        Self { passing: Passing::Possible }
+    }
+}
+
+impl Backend for Jail {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Jail
+    }
+
+    fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+        start_jail(start, self.passing).map(|jail| Box::new(jail) as Box<dyn Running>)
+    }
+}
+
+/// A jail that stands.
+struct StandingJail {
+    connection: Connection,
+    wall: Wall,
+    enforcement: Enforcement,
+    report: JailReport,
+    exports: Vec<(String, OwnedFd)>,
+}
+
+/// The processes of a jail and what has to be looked at while programs run, because nothing tells us.
+struct Wall {
+    guest: Guest,
+    cgroup: Cgroup,
+    memory: Option<u64>,
+    disk: Option<DiskWatch>,
+    scratch: Option<OwnedFd>,
+    pids: bool,
+    /// What a look found; it stays found.
+    hit: Option<Demand>,
+}
+
+struct DiskWatch {
+    upper: OwnedFd,
+    limit: u64,
+    next: std::time::Instant,
+}
+
+fn step(step: &str, detail: String) -> BackendError {
+    BackendError::Step { step: step.into(), detail, fix: String::new() }
+}
+
+fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, BackendError> {
+    let spec = start.spec;
+    limits::check(&spec.limits)?;
+    let root = rustix::process::geteuid().is_root();
+    let identity = identity(root)?;
+    let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
+    let cgroup = Cgroup::create(&format!("stockade-{}", start.id), &spec.limits, &layout)?;
+    let mut early = Enforcement::default();
+    for (demand, answer) in &cgroup.holds().0 {
+        early.0.insert(*demand, answer.clone());
+    }
+    enforcement::refuse_limits(&early, spec)?;
+
+    let asker = Asker {
+        home: start.home,
+        path_dirs: &spec.path_dirs,
+        roots: start.toolchain_roots,
+        workspace: spec.workspace.path.as_path(),
+        ids: identity.inside,
+    };
+    let view = View::gather(&asker);
+    let mut mounts = hostmounts::HostMounts::new(root.then_some(identity.outside), start.directory);
+    let layers = Layers::prepare(start, &mut mounts, identity)?;
+    let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
+    let inputs = Inputs {
+        spec,
+        view: &view,
+        ids: identity.inside,
+        workspace_source: &layers.workspace_source,
+        layer: layers.workspace.clone(),
+        mount_layers: &layers.mounts,
+        guarded: &layers.guarded,
+        executables: executables.as_deref(),
+        scratch_bytes: layers.scratch_bytes,
+        hidden: start.hidden,
+    };
+    let plan = plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?;
+
+    let join = cgroup.join_files(JoinVersionTwo::ByFile)?;
+    let mut stream = guest::spawn(Namespaces::All, identity, &join, Passing::Possible)?;
+    drop(join);
+    let applied = guest::greet(&mut stream).and_then(|()| {
+        let exports = plan.export.clone();
+        stream.connection.send(0, &Request::Jail { plan }, &mounts.passed()).map_err(|e| guest::lost(&stream, e))?;
+        drop(mounts);
+        match stream.connection.receive(guest::PATIENCE_SECONDS).map_err(|e| guest::lost(&stream, e))? {
+            (0, Reply::Jailed { report }) => Ok((report, exports)),
+            (0, Reply::JailFailed { step, detail, errno }) => Err(enforcement::explain_step(&step, &detail, errno)),
+            _ => Err(ConnectionError::OutOfTurn("something else than a report").into()),
+        }
+    });
+    let (report, export_names) = match applied {
+        Ok(applied) => applied,
+        Err(error) => {
+            end(&stream.guest);
+            return Err(error);
+        }
+    };
+    let descriptors = stream.connection.take_descriptors();
+    let exports: Vec<(String, OwnedFd)> =
+        export_names.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).zip(descriptors).collect();
+    let enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
+    let connection = if passing == Passing::Possible { stream.connection } else { stream.connection.without_passing() };
+    let wall = Wall {
+        guest: stream.guest,
+        memory: cgroup.sampled_memory(),
+        cgroup,
+        pids: spec.limits.is_asked(Demand::Pids),
+        scratch: exports.iter().find(|(name, _)| name.starts_with("layers/")).and_then(|(_, fd)| fd.try_clone().ok()),
+        disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
+        hit: None,
+    };
+    let jail = StandingJail { connection, wall, enforcement, report, exports };
+    super::judge(&jail.enforcement, spec)?;
+    Ok(jail)
+}
+
+fn identity(root: bool) -> Result<Identity, BackendError> {
+    if root {
+        let random = crate::state::random_u32().map_err(|e| step("choosing a user", e.to_string()))?;
+        let id = FIRST_UID + (random & 0x00ff_ffff);
+        return Ok(Identity { outside: (id, id), inside: INSIDE });
+    }
+    let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Ok(Identity { outside: ids, inside: ids })
+}
+
+/// Where writes to the workspace and to further mounts go.
+struct Layers {
+    workspace: LayerPlace,
+    workspace_source: PathBuf,
+    mounts: Vec<LayerPlace>,
+    guarded: Vec<Guarded>,
+    scratch_bytes: u64,
+    disk_level: (Level, String),
+    upper: Option<PathBuf>,
+}
+
+impl Layers {
+    fn prepare(start: &Start<'_>, mounts: &mut hostmounts::HostMounts, identity: Identity) -> Result<Self, BackendError> {
+        let spec = start.spec;
+        let workspace = spec.workspace.path.as_path();
+        let memory = memory_total();
+        let disk = spec.limits.disk;
+        let scratch_bytes = disk.map_or(u64::MAX, |l| l.value).min(memory / SCRATCH_PART);
+        let in_memory = match disk {
+            // Somebody asked for a limit: only a file system of that size holds it for certain.
+            Some(limit) if limit.origin == stockade_core::limits::Origin::Asked => Some("a file system of that size in memory"),
+            _ if start.directory.starts_with(workspace) => Some("the state directory lies inside the workspace"),
+            _ if !holds_upper(start.directory) => Some("the state directory's file system cannot hold an overlay"),
+            _ => None,
+        };
+        if let Some(limit) = disk.filter(|l| l.origin == stockade_core::limits::Origin::Asked && l.value > memory / SCRATCH_PART)
+            && !spec.allow_degraded.contains(&Demand::Disk)
+        {
+            return Err(BackendError::Demand {
+                demand: Demand::Disk,
+                why: format!("a limit of {} MiB is held in memory, and this machine has {} MiB", limit.value >> 20, memory >> 20),
+                fix: format!("ask for at most {}M, or --allow-degraded disk", (memory / SCRATCH_PART) >> 20),
+            });
+        }
+        let place = |name: &str| -> Result<LayerPlace, BackendError> {
+            if in_memory.is_some() {
+                return Ok(LayerPlace::Scratch(name.to_owned()));
+            }
+            let directory = start.directory.join(name);
+            make_layer(&directory).map_err(|e| step("making the overlay's layer", e.to_string()))?;
+            Ok(LayerPlace::Host(directory))
+        };
+        let mut workspace_source = workspace.to_owned();
+        let mode = spec.workspace.mode;
+        if mode != MountMode::Ro && !mounts.can_map(workspace) {
+            if mode == MountMode::Rw {
+                return Err(BackendError::Step {
+                    step: "mounting the workspace".into(),
+                    detail: "its file system cannot map owners, so root cannot give it to the sandbox's user read-write".into(),
+                    fix: "use --workspace-mode overlay, or run Stockade as the owner of the files".into(),
+                });
+            }
+            workspace_source = start.directory.join("copy");
+            let from = fs::File::open(workspace).map_err(|e| step("copying the workspace", e.to_string()))?;
+            let ownership = kept::Ownership::User { uid: identity.outside.0, gid: identity.outside.1 };
+            kept::copy_tree(from.as_fd(), &workspace_source, ownership).map_err(|e| step("copying the workspace", e.to_string()))?;
+        }
+        let layer = if mode == MountMode::Overlay { place("layer")? } else { LayerPlace::Scratch("layer".into()) };
+        let mut mount_layers = Vec::new();
+        for (index, mount) in spec.mounts.iter().enumerate() {
+            let name = format!("mount-{index}");
+            mount_layers.push(if mount.mode == MountMode::Overlay { place(&name)? } else { LayerPlace::Scratch(name) });
+        }
+        let guarded = if mode == MountMode::Rw { guarded(workspace).map_err(|e| step("looking for protected paths", e))? } else { Vec::new() };
+        let writes_host = mode == MountMode::Rw || spec.mounts.iter().any(|m| m.mode == MountMode::Rw);
+        let on_disk = mode == MountMode::Overlay || spec.mounts.iter().any(|m| m.mode == MountMode::Overlay);
+        let disk_level = match (in_memory, writes_host, on_disk) {
+            (_, true, _) => (Level::Partial, "writes to the host's own files are limited per file only".to_owned()),
+            (Some(how), false, _) => (Level::Enforced, format!("writes are held in {} MiB of memory: {how}", scratch_bytes >> 20)),
+            (None, false, false) => (Level::Enforced, format!("only {} MiB of memory can be written", scratch_bytes >> 20)),
+            (None, false, true) => (Level::Partial, "the overlay is measured while programs run".to_owned()),
+        };
+        let upper = match &layer {
+            LayerPlace::Host(directory) => Some(directory.join("upper")),
+            LayerPlace::Scratch(_) => None,
+        };
+        Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, scratch_bytes, disk_level, upper })
+    }
+
+    fn disk_watch(&self, limit: Option<u64>) -> Result<Option<DiskWatch>, BackendError> {
+        let (Some(upper), Some(limit)) = (&self.upper, limit) else { return Ok(None) };
+        let upper = fs::File::open(upper).map_err(|e| step("opening the overlay's layer", e.to_string()))?.into();
+        Ok(Some(DiskWatch { upper, limit, next: std::time::Instant::now() }))
+    }
+}
+
+/// Makes `upper` and `work`, with an upper directory that has the mode people expect of a workspace.
+fn make_layer(directory: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700).recursive(true).create(directory)?;
+    // A forked sandbox brings its upper directory along.
+    builder.mode(0o755).create(directory.join("upper"))?;
+    builder.create(directory.join("work"))
+}
+
+fn holds_upper(directory: &Path) -> bool {
+    rustix::fs::statfs(directory).is_ok_and(|s| !NOT_UPPER.contains(&(s.f_type as i64)))
+}
+
+/// Protected paths that exist in a `rw` workspace, outer before inner.
+fn guarded(workspace: &Path) -> Result<Vec<Guarded>, String> {
+    let snapshot = rw::ProtectedSnapshot::take(workspace).map_err(|e| e.to_string())?;
+    let mut all: Vec<(PathBuf, Guarded)> = Vec::new();
+    for path in snapshot.pinned().into_iter().map(|p| workspace.join(p)) {
+        all.push((path.clone(), Guarded::Pinned(path)));
+    }
+    for path in snapshot.read_only().into_iter().map(|p| workspace.join(p)) {
+        all.push((path.clone(), Guarded::ReadOnly(path)));
+    }
+    if let Some(path) = snapshot.existing_git_config().map(|p| workspace.join(p)) {
+        let contents = fs::read(&path).map_err(|e| format!("reading {}: {e}", path.display()))?;
+        all.push((path.clone(), Guarded::Redirected(path, contents)));
+    }
+    all.sort_by(|a, b| (a.0.components().count(), &a.0).cmp(&(b.0.components().count(), &b.0)));
+    Ok(all.into_iter().map(|(_, g)| g).collect())
+}
+
+fn memory_total() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
+impl Running for StandingJail {
+    fn parts(&mut self) -> (&mut Connection, &mut dyn Watch) {
+        (&mut self.connection, &mut self.wall)
+    }
+
+    fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    fn steps(&self) -> &[(String, u32)] {
+        &self.report.steps
+    }
+
+    fn freeze(&mut self, frozen: Frozen) -> Result<(), BackendError> {
+        if self.wall.cgroup.can_freeze() {
+            return Ok(self.wall.cgroup.freeze(frozen)?);
+        }
+        let id = self.connection.fresh_id();
+        self.connection.send(id, &Request::Freeze { frozen: frozen == Frozen::Yes }, &[])?;
+        loop {
+            match self.connection.receive(guest::PATIENCE_SECONDS)? {
+                (got, Reply::Done {}) if got == id => return Ok(()),
+                (got, Reply::Failed { message, .. }) if got == id => return Err(step("freezing", message)),
+                _ => {}
+            }
+        }
+    }
+
+    fn take_exports(&mut self) -> Vec<(String, OwnedFd)> {
+        std::mem::take(&mut self.exports)
+    }
+
+    fn process(&self) -> &OwnedFd {
+        &self.wall.guest.pidfd
+    }
+
+    fn destroy(self: Box<Self>) {
+        drop(self);
+    }
+}
+
+impl Watch for Wall {
+    fn tick(&mut self) -> Option<Demand> {
+        if self.hit.is_none() {
+            self.hit = self.look();
+        }
+        self.hit
+    }
+
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    fn kill(&mut self) {
+        end(&self.guest);
+    }
+}
+
+impl Wall {
+    fn look(&mut self) -> Option<Demand> {
+        if let Some(hit) = self.cgroup.hit() {
+            // Running into the limit of processes only makes forks fail, unless somebody asked for it.
+            if hit != Demand::Pids || self.pids {
+                return Some(hit);
+            }
+        }
+        if let Some(limit) = self.memory
+            && limits::sampler::memory_of_tree(self.guest.pid as u32, limit).is_ok_and(|used| used.bytes > limit)
+        {
+            return Some(Demand::Memory);
+        }
+        if let Some(scratch) = &self.scratch
+            && rustix::fs::fstatfs(scratch).is_ok_and(|s| s.f_bavail == 0)
+        {
+            return Some(Demand::Disk);
+        }
+        let now = std::time::Instant::now();
+        if let Some(disk) = self.disk.as_mut().filter(|d| now >= d.next) {
+            let used = limits::disk::usage(disk.upper.as_fd(), disk.limit, limits::disk::Bounds::default());
+            // A large tree is looked at less often: looking may take a twentieth of the time at most.
+            disk.next = std::time::Instant::now() + now.elapsed().saturating_mul(20).max(std::time::Duration::from_millis(200));
+            if used.is_ok_and(|u| u.bytes > disk.limit) {
+                return Some(Demand::Disk);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Wall {
+    fn drop(&mut self) {
+        end(&self.guest);
+    }
+}
+
+/// Kills the guest, and with it the whole pid namespace, and waits until it is gone.
+fn end(guest: &Guest) {
+    // Both fail only when it is gone already.
+    let _ = rustix::process::pidfd_send_signal(&guest.pidfd, Signal::KILL);
+    let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
+}

@@ -1,0 +1,370 @@
+//! From a specification and a view of the machine to the plan of a jail: pure, printable, comparable.
+//!
+//! How a directory of the host gets into the plan differs for root (a detached, idmapped mount is passed) and ordinary users (the guest
+//! opens the path in its own mount table); the caller gives that as a function, so that tests need no kernel.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use stockade_core::demand::Demand;
+use stockade_core::spec::{MountMode, SandboxSpec};
+use stockade_wire::codec::Bytes;
+use stockade_wire::plan::{Access, Execution, Item, JailPlan, Landlock, Layer, Resource, Source};
+
+use super::view::{SystemEntry, View};
+
+/// Where private copies of git configurations live inside.
+pub const REDIRECTS: &str = "/run/stockade";
+
+/// Files of `/proc` that say or do something about the whole machine.
+const PROC_MASKS: [&str; 8] =
+    ["/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi"];
+
+/// Whose files a mount shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    /// The system's: shown as they are.
+    System,
+    /// The person's, to be read.
+    Read,
+    /// The person's, to be written.
+    Write,
+}
+
+/// Where an overlay keeps what is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LayerPlace {
+    /// A directory of the host.
+    Host(PathBuf),
+    /// The sandbox's scratch file system; the directory is handed to the host at the end.
+    Scratch(String),
+}
+
+/// A protected path of a `rw` workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guarded {
+    /// Shown read-only.
+    ReadOnly(PathBuf),
+    /// An ancestor of a protected path: a mount point, so that it cannot be renamed away.
+    Pinned(PathBuf),
+    /// A git configuration: writes go to a private copy.
+    Redirected(PathBuf, Vec<u8>),
+}
+
+/// Everything a plan is built from.
+pub struct Inputs<'a> {
+    /// What is wanted.
+    pub spec: &'a SandboxSpec,
+    /// What the machine has.
+    pub view: &'a View,
+    /// User and group inside.
+    pub ids: (u32, u32),
+    /// Where the lower side of the workspace really is (a copy, where ids cannot be mapped).
+    pub workspace_source: &'a Path,
+    /// Where the workspace's overlay keeps its writes.
+    pub layer: LayerPlace,
+    /// The same for further overlays, in the order of the specification's mounts.
+    pub mount_layers: &'a [LayerPlace],
+    /// Protected paths of a `rw` workspace.
+    pub guarded: &'a [Guarded],
+    /// Files that may be executed, when there is a list.
+    pub executables: Option<&'a [PathBuf]>,
+    /// Size of the scratch file system.
+    pub scratch_bytes: u64,
+    /// Directories that must not be seen though they lie beneath something that is shown (our own state).
+    pub hidden: &'a [PathBuf],
+}
+
+/// A plan that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Two mounts want one place.
+    #[error("`{0}` is mounted twice")]
+    Collision(String),
+    /// A mount would cover the system.
+    #[error("`{0}` cannot be a mount target: it would replace a part of the system")]
+    Covers(String),
+    /// A source cannot be opened.
+    #[error("mounting `{path}`: {why}")]
+    Source {
+        /// Which.
+        path: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Makes the wire form of a directory of the host.
+pub type Open<'f> = dyn FnMut(&Path, Ownership) -> Result<Source, PlanError> + 'f;
+
+/// Builds the plan.
+pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanError> {
+    let mut builder = Builder { inputs, items: Vec::new(), writable: Vec::new(), exports: Vec::new(), redirects: 0 };
+    builder.system(open)?;
+    builder.placed(open)?;
+    builder.guarded(open)?;
+    builder.hide();
+    builder.executables(open)?;
+    builder.kernel();
+    let Builder { items, writable, exports, .. } = builder;
+    let spec = inputs.spec;
+    let layer = |demand| if spec.allow_degraded.contains(&demand) { Layer::Wanted {} } else { Layer::Required {} };
+    Ok(JailPlan {
+        hostname: "stockade".into(),
+        uid: inputs.ids.0,
+        gid: inputs.ids.1,
+        scratch_bytes: inputs.scratch_bytes,
+        items,
+        export: exports,
+        rlimits: rlimits(spec),
+        landlock: Landlock { writable, executable: inputs.executables.map(|list| list.iter().map(|p| bytes(p)).collect()) },
+        landlock_layer: layer(Demand::Files),
+        seccomp_layer: layer(Demand::Syscalls),
+        no_memory_files: inputs.executables.is_some(),
+    })
+}
+
+fn rlimits(spec: &SandboxSpec) -> Vec<(Resource, u64)> {
+    let mut limits = vec![(Resource::CoreSize {}, 0)];
+    if let Some(files) = spec.limits.open_files {
+        limits.push((Resource::OpenFiles {}, files.value));
+    }
+    if let Some(pids) = spec.limits.pids {
+        // The guest itself is one of them.
+        limits.push((Resource::Processes {}, u64::from(pids.value) + 1));
+    }
+    if let Some(disk) = spec.limits.disk {
+        limits.push((Resource::FileSize {}, disk.value));
+    }
+    limits
+}
+
+/// One thing with a place of its own, before places are ordered.
+enum Placed<'a> {
+    Scratch { name: &'static str, mode: u32 },
+    Toolchain,
+    Cache(usize),
+    Workspace,
+    Mount(&'a stockade_core::spec::Mount, usize),
+    GitCommon,
+}
+
+struct Builder<'a, 'b> {
+    inputs: &'b Inputs<'a>,
+    items: Vec<Item>,
+    writable: Vec<Bytes>,
+    exports: Vec<Bytes>,
+    redirects: usize,
+}
+
+impl<'a> Builder<'a, '_> {
+    /// How files of ordinary mounts may be used: with an exec list nothing is executable but what the list adds.
+    fn execution(&self) -> Execution {
+        if self.inputs.executables.is_some() { Execution::Denied {} } else { Execution::Allowed {} }
+    }
+
+    fn bind(&mut self, source: Source, target: &Path, access: Access) {
+        self.items.push(Item::Bind { source, target: bytes(target), access, execution: self.execution() });
+    }
+
+    fn system(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        for entry in &self.inputs.view.system {
+            match entry {
+                SystemEntry::Directory(path) => {
+                    let source = open(path, Ownership::System)?;
+                    self.bind(source, path, Access::ReadOnly {});
+                }
+                SystemEntry::Link(path, target) => self.items.push(Item::Symlink { path: bytes(path), target: bytes(target) }),
+            }
+        }
+        for directory in ["/run", "/var", "/sys", "/mnt", "/home"] {
+            self.items.push(Item::Directory { path: directory.into(), mode: 0o755 });
+        }
+        self.items.push(Item::Symlink { path: "/var/run".into(), target: "/run".into() });
+        for (path, target) in &self.inputs.view.links {
+            self.items.push(Item::Symlink { path: bytes(path), target: bytes(target) });
+        }
+        for (path, contents) in [("/etc/passwd", &self.inputs.view.passwd), ("/etc/group", &self.inputs.view.group)] {
+            if self.inputs.view.system.contains(&SystemEntry::Directory("/etc".into())) {
+                self.items.push(Item::File { path: path.into(), contents: contents.into(), mode: 0o444 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Home, temporary directories, toolchains, caches, the workspace and further mounts: outer before inner.
+    fn placed(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        let spec = self.inputs.spec;
+        let view = self.inputs.view;
+        let mut places: Vec<(PathBuf, Placed<'a>)> = vec![
+            ("/tmp".into(), Placed::Scratch { name: "tmp", mode: 0o1777 }),
+            ("/var/tmp".into(), Placed::Scratch { name: "var-tmp", mode: 0o1777 }),
+            (spec.home.as_path().to_owned(), Placed::Scratch { name: "home", mode: 0o700 }),
+            (spec.workspace.path.as_path().to_owned(), Placed::Workspace),
+        ];
+        for (index, mount) in spec.mounts.iter().enumerate() {
+            places.push((mount.guest.as_path().to_owned(), Placed::Mount(mount, index)));
+        }
+        if let Some(common) = &spec.workspace.git_common {
+            places.push((common.as_path().to_owned(), Placed::GitCommon));
+        }
+        let asked: BTreeSet<PathBuf> = places.iter().map(|p| p.0.clone()).collect();
+        if asked.len() != places.len() {
+            let mut seen = BTreeSet::new();
+            let twice = places.iter().find(|p| !seen.insert(&p.0)).map(|p| shown(&p.0)).unwrap_or_default();
+            return Err(PlanError::Collision(twice));
+        }
+        for (path, placed) in &places {
+            let kernel = ["/proc", "/sys", "/dev"].iter().any(|k| path.starts_with(k));
+            let system = view.system.iter().any(|e| matches!(e, SystemEntry::Directory(d) | SystemEntry::Link(d, _) if d.starts_with(path)));
+            if matches!(placed, Placed::Mount(..) | Placed::Workspace) && (kernel || system || path.as_path() == Path::new("/run")) {
+                return Err(PlanError::Covers(shown(path)));
+            }
+        }
+        // What a person mounted (or the workspace itself) shows its own toolchains and caches.
+        let own = |path: &Path| {
+            path.starts_with(&spec.workspace.path) || spec.mounts.iter().any(|m| path.starts_with(&m.guest)) || asked.contains(path)
+        };
+        for path in view.toolchains.iter().filter(|p| !own(p)) {
+            places.push((path.clone(), Placed::Toolchain));
+        }
+        for (index, path) in view.caches.iter().enumerate().filter(|(_, p)| !own(p)) {
+            places.push((path.clone(), Placed::Cache(index)));
+        }
+        places.sort_by(|a, b| (a.0.components().count(), &a.0).cmp(&(b.0.components().count(), &b.0)));
+        for (path, placed) in places {
+            self.place(&path, &placed, open)?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, path: &Path, placed: &Placed<'_>, open: &mut Open<'_>) -> Result<(), PlanError> {
+        let spec = self.inputs.spec;
+        match placed {
+            Placed::Scratch { name, mode } => {
+                if *name == "home" && !self.inputs.view.gitconfig.is_empty() {
+                    let contents = Bytes::from(&self.inputs.view.gitconfig);
+                    self.items.push(Item::Bind {
+                        source: Source::Scratch { name: (*name).into(), mode: *mode },
+                        target: bytes(path),
+                        access: Access::ReadWrite {},
+                        execution: self.execution(),
+                    });
+                    self.items.push(Item::Seed { directory: "home".into(), name: ".gitconfig".into(), contents, mode: 0o644 });
+                } else {
+                    self.bind(Source::Scratch { name: (*name).into(), mode: *mode }, path, Access::ReadWrite {});
+                }
+                self.writable.push(bytes(path));
+            }
+            Placed::Toolchain => {
+                let source = open(path, Ownership::Read)?;
+                self.bind(source, path, Access::ReadOnly {});
+            }
+            Placed::Cache(index) => {
+                let lower = open(path, Ownership::Write)?;
+                let layer = Source::Scratch { name: format!("cache-{index}").into(), mode: 0o755 };
+                self.items.push(Item::Overlay { lower, layer, target: bytes(path), execution: self.execution() });
+                self.writable.push(bytes(path));
+            }
+            Placed::Workspace => self.directory(self.inputs.workspace_source, path, spec.workspace.mode, &self.inputs.layer, open)?,
+            Placed::Mount(mount, index) => {
+                let layer = self.inputs.mount_layers.get(*index).cloned().unwrap_or_else(|| LayerPlace::Scratch(format!("mount-{index}")));
+                self.directory(mount.host.as_path(), path, mount.mode, &layer, open)?;
+            }
+            Placed::GitCommon => {
+                // Git writes objects, references and its logs there; hooks and configuration stay as they are.
+                let mode = spec.workspace.mode;
+                let layer = LayerPlace::Scratch("git-common".into());
+                self.directory(path, path, mode, &layer, open)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, host: &Path, target: &Path, mode: MountMode, layer: &LayerPlace, open: &mut Open<'_>) -> Result<(), PlanError> {
+        match mode {
+            MountMode::Ro => {
+                let source = open(host, Ownership::Read)?;
+                self.bind(source, target, Access::ReadOnly {});
+            }
+            MountMode::Rw => {
+                let source = open(host, Ownership::Write)?;
+                self.bind(source, target, Access::ReadWrite {});
+                self.writable.push(bytes(target));
+            }
+            MountMode::Overlay => {
+                let lower = open(host, Ownership::Write)?;
+                let layer = match layer {
+                    LayerPlace::Host(path) => open(path, Ownership::Write)?,
+                    LayerPlace::Scratch(name) => {
+                        let name = format!("layers/{name}");
+                        self.exports.push(format!("{name}/upper").into());
+                        Source::Scratch { name: name.into(), mode: 0o755 }
+                    }
+                };
+                self.items.push(Item::Overlay { lower, layer, target: bytes(target), execution: self.execution() });
+                self.writable.push(bytes(target));
+            }
+        }
+        Ok(())
+    }
+
+    fn guarded(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        for guarded in self.inputs.guarded {
+            match guarded {
+                Guarded::ReadOnly(path) => {
+                    let source = open(path, Ownership::Write)?;
+                    self.bind(source, path, Access::ReadOnly {});
+                }
+                Guarded::Pinned(path) => {
+                    let source = open(path, Ownership::Write)?;
+                    self.bind(source, path, Access::ReadWrite {});
+                }
+                Guarded::Redirected(path, contents) => {
+                    self.redirects += 1;
+                    let name = format!("git-config-{}", self.redirects);
+                    let inside = format!("{REDIRECTS}/{name}");
+                    self.bind(Source::Scratch { name: name.as_str().into(), mode: 0o755 }, Path::new(&inside), Access::ReadWrite {});
+                    self.items.push(Item::Seed { directory: name.as_str().into(), name: "config".into(), contents: contents.into(), mode: 0o644 });
+                    self.items.push(Item::Redirect { path: bytes(path), link: format!("{inside}/config").into() });
+                    self.writable.push(inside.into());
+                    self.exports.push(name.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hide(&mut self) {
+        for path in self.inputs.view.masks.iter().chain(self.inputs.hidden) {
+            self.items.push(Item::Mask { path: bytes(path) });
+        }
+    }
+
+    /// Listed programs are mounted over themselves, executable; everything else stays not executable.
+    fn executables(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        for path in self.inputs.executables.unwrap_or_default() {
+            let source = open(path, Ownership::System)?;
+            self.items.push(Item::Bind { source, target: bytes(path), access: Access::ReadOnly {}, execution: Execution::Allowed {} });
+        }
+        Ok(())
+    }
+
+    fn kernel(&mut self) {
+        self.items.push(Item::Proc { path: "/proc".into() });
+        for path in PROC_MASKS {
+            self.items.push(Item::Mask { path: path.into() });
+        }
+        self.items.push(Item::Devices { path: "/dev".into() });
+        self.writable.push("/dev/shm".into());
+    }
+}
+
+fn bytes(path: &Path) -> Bytes {
+    path.as_os_str().as_bytes().into()
+}
+
+fn shown(path: &Path) -> String {
+    stockade_core::escape::escape_bytes(path.as_os_str().as_bytes())
+}

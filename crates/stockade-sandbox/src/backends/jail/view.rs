@@ -1,0 +1,387 @@
+//! What the sandbox sees of this machine: system directories, toolchains that `PATH` leads to, package caches, masked files.
+//!
+//! Gathers facts (which of the known paths exist, what is a link) and decides nothing about mounts: that is `plan.rs`.
+//! The rule is a short list of what goes in, never a list of what is kept out; masks only cover what lies inside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Directories of the system that every program needs.
+const SYSTEM: [&str; 11] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/gnu/store"];
+
+/// Files below `/etc` that hold secrets. An ordinary user could not read most of them anyway; they do not exist inside at all.
+const PRIVATE: [&str; 23] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/security/opasswd",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/ipsec.secrets",
+    "/etc/NetworkManager/system-connections",
+    "/etc/ppp/chap-secrets",
+    "/etc/ppp/pap-secrets",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/mysql/debian.cnf",
+    "/etc/stockade",
+    "/etc/netrc",
+];
+
+/// Directories below home that are a toolchain as a whole; a `PATH` entry inside one brings all of it.
+const TOOLCHAINS: [&str; 33] = [
+    ".cargo",
+    ".rustup",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".nodenv",
+    ".goenv",
+    ".asdf",
+    ".sdkman",
+    ".volta",
+    ".bun",
+    ".deno",
+    ".fnm",
+    ".local/share/mise",
+    ".local/share/fnm",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".juliaup",
+    ".julia",
+    ".ghcup",
+    ".cabal",
+    ".stack",
+    ".opam",
+    ".dotnet",
+    ".foundry",
+    ".krew",
+    ".pixi",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    "mambaforge",
+    "go",
+    ".linuxbrew",
+];
+
+/// A toolchain that is useless without another.
+const COMPANIONS: [(&str, &str); 2] = [(".cargo", ".rustup"), (".juliaup", ".julia")];
+
+/// Files inside toolchain roots that hold credentials.
+const TOOLCHAIN_PRIVATE: [&str; 14] = [
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".nvm/.npmrc",
+    ".volta/.npmrc",
+    ".bun/.npmrc",
+    ".cabal/config",
+    ".stack/config.yaml",
+    ".julia/servers",
+    ".julia/config",
+    ".dotnet/corefx",
+    ".krew/receipts",
+    "miniconda3/.condarc",
+    "anaconda3/.condarc",
+    "miniforge3/.condarc",
+];
+
+/// Package caches below home: read from the host, writes stay in the sandbox.
+const CACHES: [&str; 15] = [
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm/_cacache",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cache/pnpm",
+    ".cache/go-build",
+    ".cache/composer",
+    "go/pkg/mod",
+    ".m2/repository",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".ivy2/cache",
+    ".ccache",
+];
+
+/// One path of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemEntry {
+    /// A directory to show read-only.
+    Directory(PathBuf),
+    /// A link to repeat.
+    Link(PathBuf, PathBuf),
+}
+
+/// The facts about this machine that a jail's plan is built from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct View {
+    /// System directories and links.
+    pub system: Vec<SystemEntry>,
+    /// Paths to hide.
+    pub masks: Vec<PathBuf>,
+    /// Toolchain roots (real paths).
+    pub toolchains: Vec<PathBuf>,
+    /// Package caches (real paths).
+    pub caches: Vec<PathBuf>,
+    /// Links on the way to home or to a toolchain, which programs follow inside as they do outside.
+    pub links: BTreeMap<PathBuf, PathBuf>,
+    /// Names of users and groups inside.
+    pub passwd: Vec<u8>,
+    /// See `passwd`.
+    pub group: Vec<u8>,
+    /// The person's git identity, as a `.gitconfig`.
+    pub gitconfig: Vec<u8>,
+}
+
+/// Who asks, and where.
+pub struct Asker<'a> {
+    /// Home directory outside.
+    pub home: &'a Path,
+    /// Directories of `PATH`.
+    pub path_dirs: &'a [PathBuf],
+    /// Values of variables that name toolchain roots.
+    pub roots: &'a [OsString],
+    /// The workspace; what lies beneath it is visible anyway.
+    pub workspace: &'a Path,
+    /// User and group inside.
+    pub ids: (u32, u32),
+}
+
+impl View {
+    /// Looks at this machine.
+    pub fn gather(asker: &Asker<'_>) -> Self {
+        let mut view = Self::default();
+        for path in SYSTEM {
+            view.add_system(Path::new(path));
+        }
+        view.masks.extend(PRIVATE.iter().map(PathBuf::from));
+        view.masks.extend(host_keys(Path::new("/etc/ssh")));
+        view.note_links(asker.home);
+        let home = fs::canonicalize(asker.home).unwrap_or_else(|_| asker.home.to_owned());
+        view.add_toolchains(asker, &home);
+        for name in TOOLCHAIN_PRIVATE {
+            let path = home.join(name);
+            if view.toolchains.iter().any(|t| path.starts_with(t)) {
+                view.masks.push(path);
+            }
+        }
+        for name in CACHES {
+            let path = home.join(name);
+            if is_real_directory(&path) && !path.starts_with(asker.workspace) {
+                view.caches.push(path);
+            }
+        }
+        view.passwd = passwd(asker);
+        view.group = group(asker);
+        view.gitconfig = git_identity(asker.home);
+        view
+    }
+
+    /// Whether a path of the host can be seen inside through one of these entries.
+    pub fn shows(&self, path: &Path) -> bool {
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.toolchains.iter().any(|t| real.starts_with(t)) || self.shows_system(&real)
+    }
+
+    fn shows_system(&self, real: &Path) -> bool {
+        self.system.iter().any(|e| match e {
+            SystemEntry::Directory(d) => real.starts_with(d),
+            SystemEntry::Link(..) => false,
+        })
+    }
+
+    fn add_system(&mut self, path: &Path) {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_dir() => self.system.push(SystemEntry::Directory(path.to_owned())),
+            Ok(meta) if meta.is_symlink() => {
+                if let Ok(target) = fs::read_link(path) {
+                    self.system.push(SystemEntry::Link(path.to_owned(), target));
+                }
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn add_toolchains(&mut self, asker: &Asker<'_>, home: &Path) {
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        let from_path = asker.path_dirs.iter().map(|d| (d.clone(), false));
+        let from_roots = asker.roots.iter().flat_map(|r| std::env::split_paths(r).collect::<Vec<_>>()).map(|d| (d, true));
+        for (directory, is_root) in from_path.chain(from_roots) {
+            if !directory.is_absolute() {
+                continue;
+            }
+            let Ok(real) = fs::canonicalize(&directory) else { continue };
+            if !real.is_dir() || self.shows_system(&real) || real.starts_with(asker.workspace) {
+                continue;
+            }
+            let root = if is_root { real.clone() } else { toolchain_root(&real, home) };
+            // Never home itself, nor anything that contains it, nor the kernel's own trees.
+            let too_wide = home.starts_with(&root) || asker.workspace.starts_with(&root) && root.components().count() < 3;
+            if too_wide || ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp"].iter().any(|p| root == Path::new(p) || (root.starts_with(p) && *p != "/tmp" && *p != "/var/tmp")) {
+                continue;
+            }
+            self.note_links(&directory);
+            for (name, companion) in COMPANIONS {
+                let companion = home.join(companion);
+                if root == home.join(name) && is_real_directory(&companion) {
+                    found.insert(companion);
+                }
+            }
+            found.insert(root);
+        }
+        // A root inside another root is already there.
+        let all: Vec<PathBuf> = found.into_iter().collect();
+        self.toolchains = all.iter().filter(|p| !all.iter().any(|q| *p != q && p.starts_with(q))).cloned().collect();
+    }
+
+    /// Remembers every link among the components of a path.
+    fn note_links(&mut self, path: &Path) {
+        let mut current = PathBuf::new();
+        for component in path.components() {
+            current.push(component);
+            if let Ok(target) = fs::read_link(&current) {
+                if !self.shows_system(&current) && !self.system.iter().any(|e| matches!(e, SystemEntry::Link(p, _) if *p == current)) {
+                    self.links.insert(current.clone(), target.clone());
+                }
+                // What follows lies beneath the link's target.
+                let Some(parent) = current.parent() else { break };
+                current = fs::canonicalize(parent.join(target)).unwrap_or(current);
+            }
+        }
+    }
+}
+
+/// The known toolchain that a directory belongs to, else the directory alone.
+fn toolchain_root(real: &Path, home: &Path) -> PathBuf {
+    TOOLCHAINS.iter().map(|name| home.join(name)).find(|root| real.starts_with(root)).unwrap_or_else(|| real.to_owned())
+}
+
+fn is_real_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|m| m.is_dir())
+}
+
+fn host_keys(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut keys: Vec<PathBuf> = entries
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.file_name().is_some_and(|n| n.as_bytes().starts_with(b"ssh_host_") && !n.as_bytes().ends_with(b".pub")))
+        .collect();
+    keys.sort();
+    keys
+}
+
+/// System users, the person, nobody: other people are not named inside.
+fn passwd(asker: &Asker<'_>) -> Vec<u8> {
+    let (uid, gid) = asker.ids;
+    let mut out = database("/etc/passwd", uid);
+    let mine = [format!("stockade:x:{uid}:{gid}:sandbox:").as_bytes(), asker.home.as_os_str().as_bytes(), b":/bin/sh\n"].concat();
+    let known = fs::read("/etc/passwd").ok().and_then(|text| find_line(&text, uid));
+    out.extend(known.unwrap_or(mine));
+    out
+}
+
+fn group(asker: &Asker<'_>) -> Vec<u8> {
+    let mut out = database("/etc/group", asker.ids.1);
+    let known = fs::read("/etc/group").ok().and_then(|text| find_line(&text, asker.ids.1));
+    out.extend(known.unwrap_or_else(|| format!("stockade:x:{}:\n", asker.ids.1).into_bytes()));
+    out
+}
+
+/// Lines whose id (third field) belongs to the system, without the person's own.
+fn database(path: &str, own: u32) -> Vec<u8> {
+    let text = fs::read(path).unwrap_or_default();
+    let mut out = Vec::new();
+    for line in text.split(|b| *b == b'\n') {
+        if id_of(line).is_some_and(|id| id != own && (id < 1000 || id == 65534)) {
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+    }
+    out
+}
+
+fn find_line(text: &[u8], id: u32) -> Option<Vec<u8>> {
+    text.split(|b| *b == b'\n').find(|line| id_of(line) == Some(id)).map(|line| [line, b"\n"].concat())
+}
+
+fn id_of(line: &[u8]) -> Option<u32> {
+    std::str::from_utf8(line.split(|b| *b == b':').nth(2)?).ok()?.parse().ok()
+}
+
+/// `user.name` and `user.email` of the person's own git settings, and nothing else of them.
+fn git_identity(home: &Path) -> Vec<u8> {
+    let mut name = None;
+    let mut email = None;
+    for file in [home.join(".config/git/config"), home.join(".gitconfig")] {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let mut in_user = false;
+        for line in text.lines().take(2000) {
+            let line = line.trim();
+            if line.starts_with('[') {
+                in_user = line.to_ascii_lowercase().replace(' ', "") == "[user]";
+            } else if in_user && let Some((key, value)) = line.split_once('=') {
+                let value = value.trim().trim_matches('"').to_owned();
+                match key.trim().to_ascii_lowercase().as_str() {
+                    "name" => name = Some(value),
+                    "email" => email = Some(value),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let quoted = |v: &str| v.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut out = String::new();
+    if name.is_some() || email.is_some() {
+        out.push_str("[user]\n");
+    }
+    for (key, value) in [("name", name), ("email", email)] {
+        if let Some(value) = value.filter(|v| !v.chars().any(char::is_control)) {
+            out.push_str(&format!("\t{key} = \"{}\"\n", quoted(&value)));
+        }
+    }
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker<'a>(home: &'a Path, dirs: &'a [PathBuf], workspace: &'a Path) -> Asker<'a> {
+        Asker { home, path_dirs: dirs, roots: &[], workspace, ids: (1000, 1000) }
+    }
+
+    #[test]
+    fn a_path_entry_brings_its_toolchain_and_nothing_wider() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let base = fs::canonicalize(home.path()).unwrap();
+        for d in [".cargo/bin", ".rustup", ".ssh", "bin", "odd/tools", "work"] {
+            fs::create_dir_all(base.join(d)).unwrap();
+        }
+        let dirs = [base.join(".cargo/bin"), base.join("odd/tools"), base.clone(), "/usr/bin".into(), "relative".into(), "/".into()];
+        let view = View::gather(&asker(&base, &dirs, &base.join("work")));
+        assert_eq!(view.toolchains, [base.join(".cargo"), base.join(".rustup"), base.join("odd/tools")]);
+        assert!(view.masks.contains(&base.join(".cargo/credentials.toml")));
+        assert!(view.shows(Path::new("/usr/bin/env")) && !view.shows(&base.join(".ssh")));
+    }
+
+    #[test]
+    fn git_identity_takes_two_values_only() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join(".gitconfig"), "[core]\n\tsshCommand = evil\n[user]\n name = A \"q\"\n\temail = a@b.c\n signingkey = K\n[alias]\n x = !sh\n").unwrap();
+        assert_eq!(String::from_utf8(git_identity(home.path())).unwrap(), "[user]\n\tname = \"A \\\"q\"\n\temail = \"a@b.c\"\n");
+    }
+}

@@ -1,0 +1,211 @@
+//! The host's end of a guest's stream: whole messages out, whole messages in, descriptors with them where the stream can.
+//!
+//! Every byte that arrives is hostile: frames are bounded, decoding is strict, descriptors nobody asked for are closed. Sending
+//! blocks, which is safe because a guest never stops reading (flow control is by credit, see `stockade_wire::message`).
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use stockade_wire::codec::{self, DecodeError, Wire};
+use stockade_wire::frame::{self, FrameBuffer, FrameTooLong};
+use stockade_wire::message::{Reply, Request};
+
+/// The most descriptors one message carries.
+pub const MAX_FDS: usize = 64;
+const READ_CHUNK: usize = 64 << 10;
+
+/// Why a stream cannot be used any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The other side is gone.
+    #[error("the sandbox closed its stream")]
+    Closed,
+    /// The kernel refused.
+    #[error("the sandbox's stream failed: {0}")]
+    Io(#[from] Errno),
+    /// The guest broke the protocol.
+    #[error("the sandbox sent a malformed message: {0}")]
+    Malformed(#[from] DecodeError),
+    /// The guest broke the protocol.
+    #[error("the sandbox sent a malformed message: {0}")]
+    Frame(#[from] FrameTooLong),
+    /// It did not answer in time.
+    #[error("the sandbox did not answer within {0} s")]
+    Silent(u64),
+    /// It answered something that makes no sense here.
+    #[error("the sandbox answered `{0}` out of turn")]
+    OutOfTurn(&'static str),
+}
+
+/// Whether descriptors can travel with messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passing {
+    /// A Unix socket between processes of one machine.
+    Possible,
+    /// A plain byte stream.
+    Impossible,
+}
+
+/// One end of a stream of frames.
+#[derive(Debug)]
+pub struct Connection {
+    stream: OwnedFd,
+    passing: Passing,
+    incoming: FrameBuffer,
+    descriptors: VecDeque<OwnedFd>,
+    next_id: u32,
+    scratch: Vec<u8>,
+}
+
+impl Connection {
+    /// Wraps a connected stream.
+    pub fn new(stream: OwnedFd, passing: Passing) -> Self {
+        Self { stream, passing, incoming: FrameBuffer::default(), descriptors: VecDeque::new(), next_id: 1, scratch: vec![0; READ_CHUNK] }
+    }
+
+    /// The same stream, used as if no descriptor could travel on it.
+    pub fn without_passing(mut self) -> Self {
+        self.passing = Passing::Impossible;
+        self
+    }
+
+    /// Whether descriptors can travel with messages.
+    pub fn passing(&self) -> Passing {
+        self.passing
+    }
+
+    /// The stream, to poll on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// A request id that was not used on this stream before.
+    pub fn fresh_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = (self.next_id + 1) & !frame::GUEST_ID_BIT;
+        id.max(1)
+    }
+
+    /// Sends a request, with descriptors where there are any.
+    pub fn send(&self, id: u32, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), ConnectionError> {
+        self.send_payload(id, &codec::to_bytes(request), fds)
+    }
+
+    /// Sends any message (the supervisor of a sandbox sends replies to its clients).
+    pub fn send_payload(&self, id: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ConnectionError> {
+        let mut bytes = Vec::with_capacity(frame::HEADER + payload.len());
+        frame::push_frame(&mut bytes, id, payload);
+        send_bytes(self.stream.as_fd(), &bytes, fds)
+    }
+
+    /// Waits for the next reply.
+    pub fn receive(&mut self, timeout_seconds: u64) -> Result<(u32, Reply), ConnectionError> {
+        self.receive_message(timeout_seconds)
+    }
+
+    /// Waits for the next message of any kind.
+    pub fn receive_message<T: Wire>(&mut self, timeout_seconds: u64) -> Result<(u32, T), ConnectionError> {
+        loop {
+            if let Some(message) = self.buffered()? {
+                return Ok(message);
+            }
+            let timeout = Timespec { tv_sec: i64::try_from(timeout_seconds).unwrap_or(i64::MAX), tv_nsec: 0 };
+            let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
+            match rustix::event::poll(&mut wait, Some(&timeout)) {
+                Ok(0) => return Err(ConnectionError::Silent(timeout_seconds)),
+                Ok(_) => self.fill()?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// The next reply among the bytes that have already arrived.
+    pub fn buffered<T: Wire>(&mut self) -> Result<Option<(u32, T)>, ConnectionError> {
+        match self.incoming.next_frame()? {
+            Some((id, payload)) => Ok(Some((id, codec::from_bytes(payload)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads once from the stream; call it when the stream is readable.
+    pub fn fill(&mut self) -> Result<(), ConnectionError> {
+        let n = match self.passing {
+            Passing::Possible => self.receive_with_descriptors(),
+            Passing::Impossible => rustix::io::read(&self.stream, self.scratch.as_mut_slice()),
+        };
+        match n {
+            Ok(0) | Err(Errno::CONNRESET) => Err(ConnectionError::Closed),
+            Ok(n) => {
+                self.incoming.extend(self.scratch.get(..n).unwrap_or_default());
+                Ok(())
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Takes the descriptors that arrived so far.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.descriptors.drain(..).collect()
+    }
+
+    /// Takes the first `count` descriptors that arrived.
+    pub fn take_some_descriptors(&mut self, count: usize) -> Vec<OwnedFd> {
+        let count = count.min(self.descriptors.len());
+        self.descriptors.drain(..count).collect()
+    }
+
+    fn receive_with_descriptors(&mut self) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut buffers = [IoSliceMut::new(self.scratch.as_mut_slice())];
+        let received = rustix::net::recvmsg(&self.stream, &mut buffers, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.descriptors.extend(fds);
+            }
+        }
+        // A hostile peer must not be able to park descriptors here without end.
+        self.descriptors.truncate(MAX_FDS);
+        Ok(received.bytes)
+    }
+}
+
+fn send_bytes(stream: BorrowedFd<'_>, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ConnectionError> {
+    let mut first = !fds.is_empty();
+    while !bytes.is_empty() {
+        let sent = if first {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(ConnectionError::Io(Errno::TOOBIG));
+            }
+            rustix::net::sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
+        } else {
+            rustix::io::write(stream, bytes)
+        };
+        match sent {
+            Ok(n) => {
+                first = false;
+                bytes = bytes.get(n..).unwrap_or_default();
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut wait = [PollFd::from_borrowed_fd(stream, PollFlags::OUT)];
+                match rustix::event::poll(&mut wait, None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(ConnectionError::Closed),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

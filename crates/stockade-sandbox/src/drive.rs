@@ -1,0 +1,413 @@
+//! Driving one program inside a sandbox until it ends: its streams, signals, time and limits.
+//!
+//! ```text
+//!   Run ─▶ Started ─▶ (data both ways, signals, ticks) ─▶ Exited
+//!              │                     │
+//!              └─ Failed             └─ time or a limit: everything is killed
+//! ```
+//!
+//! One thread, one poll loop, no runtime. Where descriptors can be passed and nothing has to be captured, the program
+//! gets the caller's own descriptors and this loop only waits.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use stockade_core::demand::Demand;
+use stockade_sys::signals::Signals;
+use stockade_wire::frame::{DATA_CHUNK, WINDOW};
+use stockade_wire::message::{ErrorKind, Exec, Exit, Reply, Request, Stdio, Stream};
+
+use crate::connection::{Connection, ConnectionError, Passing};
+
+/// How often limits without a notification are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// After SIGTERM or SIGHUP was passed on, how long the program may take to end.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a guest may take to start a program before it counts as stuck.
+const START_SECONDS: u64 = 60;
+
+/// Where a stream of the program goes.
+pub enum Sink<'a> {
+    /// To a descriptor, as it comes.
+    Descriptor(BorrowedFd<'a>),
+    /// To a descriptor, until so many bytes; the rest is dropped.
+    Limited(BorrowedFd<'a>, u64),
+    /// Into memory, until so many bytes; the rest is dropped.
+    Buffer(u64),
+}
+
+/// The program's streams.
+pub enum Streams<'a> {
+    /// Separate streams.
+    Plain {
+        /// What the program reads; `None`: nothing.
+        stdin: Option<BorrowedFd<'a>>,
+        /// Where stdout goes.
+        stdout: Sink<'a>,
+        /// Where stderr goes.
+        stderr: Sink<'a>,
+    },
+    /// A terminal inside, joined to the caller's terminal (which the caller has put into raw mode).
+    Terminal {
+        /// The caller's terminal.
+        terminal: BorrowedFd<'a>,
+    },
+}
+
+/// What may end a program besides itself.
+pub trait Watch {
+    /// Called every few milliseconds while it runs; returns the limit that was hit.
+    fn tick(&mut self) -> Option<Demand>;
+    /// Whether [`Watch::tick`] has anything to look at.
+    fn is_needed(&self) -> bool;
+    /// Kills everything in the sandbox, now.
+    fn kill(&mut self);
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It returned a code.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// The wall-time limit was reached.
+    TimedOut,
+    /// A resource limit was hit; everything was killed.
+    Limit(Demand),
+    /// It could not be started.
+    NotStarted {
+        /// Missing, a directory, not executable and the like (127), or something else (125).
+        missing: bool,
+        /// What the guest says.
+        message: String,
+    },
+}
+
+/// What a stream came to.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// The bytes, when they were captured.
+    pub bytes: Vec<u8>,
+    /// Something was dropped at the limit.
+    pub truncated: bool,
+    /// How many bytes there were in all.
+    pub total: u64,
+}
+
+/// The outcome of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Captured stdout.
+    pub stdout: Captured,
+    /// Captured stderr.
+    pub stderr: Captured,
+    /// From the start of the program to its end.
+    pub duration: Duration,
+}
+
+/// Whether the guest really needs a pipe or may use the caller's descriptors.
+fn passable<'a>(streams: &Streams<'a>, passing: Passing) -> Option<[BorrowedFd<'a>; 3]> {
+    match (streams, passing) {
+        (Streams::Plain { stdin: Some(stdin), stdout: Sink::Descriptor(out), stderr: Sink::Descriptor(err) }, Passing::Possible) => {
+            Some([*stdin, *out, *err])
+        }
+        _ => None,
+    }
+}
+
+/// Runs a program to its end.
+pub fn drive(
+    connection: &mut Connection,
+    mut exec: Exec,
+    streams: Streams<'_>,
+    timeout: Option<Duration>,
+    signals: Option<&Signals>,
+    watch: &mut dyn Watch,
+) -> Result<Outcome, ConnectionError> {
+    let id = connection.fresh_id();
+    let fds = passable(&streams, connection.passing());
+    exec.stdio = match (&streams, &fds) {
+        (_, Some(_)) => Stdio::Passed {},
+        (Streams::Plain { stdin, .. }, None) => Stdio::Piped { stdin: stdin.is_some() },
+        (Streams::Terminal { terminal }, None) => {
+            let (rows, cols) = size_of_terminal(*terminal);
+            Stdio::Pty { rows, cols }
+        }
+    };
+    let passed: &[BorrowedFd<'_>] = fds.as_ref().map_or(&[], |f| f.as_slice());
+    connection.send(id, &Request::Run { exec }, passed)?;
+    let started = loop {
+        match connection.receive(START_SECONDS)? {
+            (got, Reply::Started { .. }) if got == id => break Instant::now(),
+            (got, Reply::Failed { kind, message }) if got == id => {
+                let missing = kind == ErrorKind::NotExecutable {};
+                return Ok(Outcome {
+                    ending: Ending::NotStarted { missing, message },
+                    stdout: Captured::default(),
+                    stderr: Captured::default(),
+                    duration: Duration::ZERO,
+                });
+            }
+            // Left over from an earlier request on this stream.
+            (got, _) if got != id => {}
+            _ => return Err(ConnectionError::OutOfTurn("a reply before the program started")),
+        }
+    };
+    let (stdin, out, err, terminal) = match streams {
+        Streams::Plain { .. } if fds.is_some() => (None, None, None, None),
+        Streams::Plain { stdin, stdout, stderr } => (stdin, Some(stdout), Some(stderr), None),
+        Streams::Terminal { terminal } => (Some(terminal), Some(Sink::Descriptor(terminal)), None, Some(terminal)),
+    };
+    let mut relay = Relay {
+        id,
+        stdin: stdin.map(|fd| Input { fd, credit: WINDOW }),
+        out: out.map(Output::new),
+        err: err.map(Output::new),
+        terminal,
+        buffer: vec![0; DATA_CHUNK],
+    };
+    let ending = relay.run(connection, started, timeout, signals, watch)?;
+    Ok(Outcome {
+        ending,
+        stdout: relay.out.map(|o| o.captured).unwrap_or_default(),
+        stderr: relay.err.map(|o| o.captured).unwrap_or_default(),
+        duration: started.elapsed(),
+    })
+}
+
+struct Input<'a> {
+    fd: BorrowedFd<'a>,
+    credit: u32,
+}
+
+struct Output<'a> {
+    sink: Sink<'a>,
+    captured: Captured,
+    owed: u32,
+}
+
+impl<'a> Output<'a> {
+    fn new(sink: Sink<'a>) -> Self {
+        Self { sink, captured: Captured::default(), owed: 0 }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let before = self.captured.total;
+        self.captured.total += bytes.len() as u64;
+        let room = |limit: u64| usize::try_from(limit.saturating_sub(before)).unwrap_or(usize::MAX).min(bytes.len());
+        let kept = match self.sink {
+            Sink::Descriptor(fd) => {
+                write_fully(fd, bytes);
+                bytes.len()
+            }
+            Sink::Limited(fd, limit) => {
+                let kept = room(limit);
+                write_fully(fd, bytes.get(..kept).unwrap_or_default());
+                kept
+            }
+            Sink::Buffer(limit) => {
+                let kept = room(limit);
+                self.captured.bytes.extend_from_slice(bytes.get(..kept).unwrap_or_default());
+                kept
+            }
+        };
+        self.captured.truncated |= kept < bytes.len();
+        self.owed += bytes.len() as u32;
+    }
+}
+
+struct Relay<'a> {
+    id: u32,
+    stdin: Option<Input<'a>>,
+    out: Option<Output<'a>>,
+    err: Option<Output<'a>>,
+    terminal: Option<BorrowedFd<'a>>,
+    buffer: Vec<u8>,
+}
+
+/// Why the loop stopped waiting for the program itself.
+#[derive(Clone, Copy)]
+enum Cut {
+    Time,
+    Limit(Demand),
+    Signal(i32),
+}
+
+impl Relay<'_> {
+    fn run(
+        &mut self,
+        connection: &mut Connection,
+        started: Instant,
+        timeout: Option<Duration>,
+        signals: Option<&Signals>,
+        watch: &mut dyn Watch,
+    ) -> Result<Ending, ConnectionError> {
+        let deadline = timeout.map(|t| started + t);
+        let mut give_up: Option<(Instant, i32)> = None;
+        let mut interrupts = 0u32;
+        loop {
+            while let Some((id, reply)) = connection.buffered::<Reply>()? {
+                if id == self.id
+                    && let Some(exit) = self.reply(connection, reply)?
+                {
+                    // A limit that killed the program is the reason, whatever the program's status says.
+                    return Ok(watch.tick().map_or(exit, Ending::Limit));
+                }
+            }
+            let now = Instant::now();
+            let mut cut = None;
+            if deadline.is_some_and(|d| now >= d) {
+                cut = Some(Cut::Time);
+            } else if let Some((when, signal)) = give_up
+                && now >= when
+            {
+                cut = Some(Cut::Signal(signal));
+            } else if watch.is_needed() {
+                cut = watch.tick().map(Cut::Limit);
+            }
+            if let Some(cut) = cut {
+                watch.kill();
+                return Ok(match cut {
+                    Cut::Time => Ending::TimedOut,
+                    Cut::Limit(demand) => Ending::Limit(demand),
+                    Cut::Signal(signal) => Ending::Signal(signal),
+                });
+            }
+            let next = [deadline, give_up.map(|g| g.0), watch.is_needed().then(|| now + TICK)].into_iter().flatten().min();
+            let ready = self.wait(connection, signals, next.map(|n| n.saturating_duration_since(now)))?;
+            if ready.signals
+                && let Some(signals) = signals
+            {
+                while let Some(signal) = signals.next() {
+                    match signal {
+                        libc::SIGWINCH => {
+                            if let Some(terminal) = self.terminal {
+                                let (rows, cols) = size_of_terminal(terminal);
+                                connection.send(self.id, &Request::Resize { rows, cols }, &[])?;
+                            }
+                        }
+                        libc::SIGINT if interrupts >= 2 => give_up = Some((Instant::now(), libc::SIGINT)),
+                        signal => {
+                            interrupts += u32::from(signal == libc::SIGINT);
+                            connection.send(self.id, &Request::Signal { signal }, &[])?;
+                            if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) && give_up.is_none() {
+                                give_up = Some((Instant::now() + GRACE, signal));
+                            }
+                        }
+                    }
+                }
+            }
+            if ready.input {
+                self.feed(connection)?;
+            }
+            if ready.stream {
+                match connection.fill() {
+                    Ok(()) => {}
+                    Err(ConnectionError::Closed) => {
+                        // The guest itself died: killed by the memory limit with everything else, or from outside.
+                        watch.kill();
+                        return match watch.tick() {
+                            Some(demand) => Ok(Ending::Limit(demand)),
+                            None => Err(ConnectionError::Closed),
+                        };
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    fn wait(&self, connection: &Connection, signals: Option<&Signals>, time: Option<Duration>) -> Result<Ready, ConnectionError> {
+        let timeout = time.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+        let mut fds = vec![PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN)];
+        if let Some(signals) = signals {
+            fds.push(PollFd::from_borrowed_fd(signals.as_fd().as_fd(), PollFlags::IN));
+        }
+        if let Some(input) = self.stdin.as_ref().filter(|i| i.credit > 0) {
+            fds.push(PollFd::from_borrowed_fd(input.fd, PollFlags::IN));
+        }
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut flags = fds.iter().map(|fd| !fd.revents().is_empty());
+        let stream = flags.next().unwrap_or(false);
+        let signals = signals.is_some() && flags.next().unwrap_or(false);
+        Ok(Ready { stream, signals, input: flags.next().unwrap_or(false) })
+    }
+
+    fn reply(&mut self, connection: &Connection, reply: Reply) -> Result<Option<Ending>, ConnectionError> {
+        match reply {
+            Reply::Data { stream: Stream::Output {}, bytes } => self.out.as_mut().map(|o| o.take(&bytes.0)),
+            Reply::Data { stream: Stream::Errors {}, bytes } => self.err.as_mut().map(|o| o.take(&bytes.0)),
+            Reply::Credit { stream: Stream::Input {}, bytes } => self.stdin.as_mut().map(|i| i.credit = i.credit.saturating_add(bytes).min(WINDOW)),
+            Reply::Eof { .. } => None,
+            Reply::Exited { exit: Exit::Code { code } } => return Ok(Some(Ending::Code(code))),
+            Reply::Exited { exit: Exit::Signal { signal } } => return Ok(Some(Ending::Signal(signal))),
+            Reply::Failed { message, .. } => return Ok(Some(Ending::NotStarted { missing: false, message })),
+            _ => return Err(ConnectionError::OutOfTurn("an unexpected reply to a running program")),
+        };
+        for (output, stream) in [(&mut self.out, Stream::Output {}), (&mut self.err, Stream::Errors {})] {
+            if let Some(output) = output.as_mut().filter(|o| o.owed >= WINDOW / 4) {
+                let bytes = std::mem::take(&mut output.owed);
+                connection.send(self.id, &Request::Credit { stream, bytes }, &[])?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends what the caller's stdin has, as far as the credit goes.
+    fn feed(&mut self, connection: &Connection) -> Result<(), ConnectionError> {
+        let Some(input) = self.stdin.as_mut() else { return Ok(()) };
+        let room = self.buffer.len().min(input.credit as usize);
+        let chunk = self.buffer.get_mut(..room).unwrap_or_default();
+        match rustix::io::read(input.fd, chunk) {
+            Ok(0) | Err(Errno::IO) => {
+                self.stdin = None;
+                connection.send(self.id, &Request::Eof { stream: Stream::Input {} }, &[])
+            }
+            Ok(n) => {
+                input.credit -= n as u32;
+                let bytes = self.buffer.get(..n).unwrap_or_default().into();
+                connection.send(self.id, &Request::Data { stream: Stream::Input {}, bytes }, &[])
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+struct Ready {
+    stream: bool,
+    signals: bool,
+    input: bool,
+}
+
+/// Rows and columns of a terminal; the usual size where it will not say.
+pub fn size_of_terminal(terminal: BorrowedFd<'_>) -> (u16, u16) {
+    match rustix::termios::tcgetwinsize(terminal) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
+        Ok(_) | Err(_) => (24, 80),
+    }
+}
+
+/// Writes everything; a reader that went away is not an error of ours, the program goes on.
+fn write_fully(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                if rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}

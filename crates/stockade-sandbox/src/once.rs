@@ -1,0 +1,290 @@
+//! One command in a fresh sandbox, from an empty directory to a result: what `stockade run` does.
+//!
+//! ```text
+//! directory + lock ─▶ start ─▶ drive ─▶ killed ─▶ changes read ─▶ kept (changed) or removed (unchanged)
+//! ```
+//!
+//! Whatever goes wrong on the way, dropping the pieces kills the sandbox and the next start removes its directory.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stockade_core::demand::Enforcement;
+use stockade_core::id::SandboxId;
+use stockade_core::result::Change;
+use stockade_core::spec::{MountMode, SandboxSpec};
+use stockade_sys::signals::Signals;
+use stockade_wire::message::{Exec, Stdio};
+
+use crate::backends::{Backend, BackendError, Running, Start, judge, local};
+use crate::connection::ConnectionError;
+use crate::drive::{self, Outcome, Streams};
+use crate::state::{KEEP, Kind, Owned, Record, Sandboxes, StateError};
+use crate::workspace::change::{LayerChange, Moment};
+use crate::workspace::layer::{Layer, LayerError};
+use crate::workspace::{apply, kept, plan, remove, rw};
+
+/// What to run, and where.
+pub struct Job<'a> {
+    /// The wall.
+    pub backend: &'a dyn Backend,
+    /// What the sandbox is.
+    pub spec: &'a SandboxSpec,
+    /// The directory that holds all state.
+    pub state: &'a Path,
+    /// The person's home directory outside.
+    pub home: &'a Path,
+    /// Values of variables that name toolchain roots.
+    pub toolchain_roots: &'a [OsString],
+    /// Program and arguments.
+    pub argv: &'a [OsString],
+    /// What to do with changes when the program returns 0.
+    pub on_success: OnSuccess,
+}
+
+/// What happens to an overlay's changes after a program that returned 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnSuccess {
+    /// Kept until somebody decides.
+    Keep,
+    /// Brought back at once.
+    Apply,
+}
+
+/// Why a job has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The wall.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The stream to the guest.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The changes cannot be read.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    /// The changes cannot be kept.
+    #[error("keeping the changes: {0}")]
+    Keep(String),
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Done {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// How the program ended.
+    pub outcome: Outcome,
+    /// What held.
+    pub enforcement: Enforcement,
+    /// How long each step of the start took.
+    pub steps: Vec<(String, u32)>,
+    /// What changed in the workspace.
+    pub changes: Vec<Change>,
+    /// Whether the overlay was kept.
+    pub kept: bool,
+    /// How many changes were brought back.
+    pub applied: usize,
+    /// What was not right: protected paths that appeared, changes that could not be applied.
+    pub violations: Vec<String>,
+}
+
+/// Runs a job to its end.
+pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<Done, JobError> {
+    let sandboxes = Sandboxes::open(job.state)?;
+    let owned = sandboxes.create()?;
+    let spec = job.spec;
+    let workspace = spec.workspace.path.as_path();
+    let mut record = Record::new(owned.id.clone(), Kind::Run, job.backend.kind().name(), workspace, spec.workspace.mode);
+    record.command = job.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    owned.write_record(&record)?;
+    let snapshot = match spec.workspace.mode {
+        MountMode::Rw if job.backend.kind() != stockade_core::spec::BackendKind::Local => {
+            Some(rw::ProtectedSnapshot::take(workspace).map_err(|e| JobError::Keep(e.to_string()))?)
+        }
+        MountMode::Rw | MountMode::Overlay | MountMode::Ro => None,
+    };
+    let started = start(job, &owned);
+    let mut running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            owned.remove()?;
+            return Err(error.into());
+        }
+    };
+    let enforcement = running.enforcement().clone();
+    let steps = running.steps().to_vec();
+    let exec = exec_of(job.argv, spec);
+    let (connection, watch) = running.parts();
+    let driven = drive::drive(connection, exec, streams, spec.limits.time.map(|l| l.value), signals, watch);
+    let exports = running.take_exports();
+    // From here on nothing inside runs any more, so what is read is what there is.
+    running.destroy();
+    let mut violations = Vec::new();
+    if let Some(snapshot) = snapshot {
+        violations.extend(after_rw(&snapshot, workspace, &owned, &exports));
+    }
+    let upper = bring_upper(&owned, &exports, spec)?;
+    let outcome = match driven {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            owned.remove()?;
+            return Err(error.into());
+        }
+    };
+    let mut done = Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: false, applied: 0, violations };
+    match upper {
+        Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
+            finish_overlay(job, &mut done, owned, record, &upper)?;
+        }
+        _ if has_quarantine(&owned.directory) => {
+            record.kept = Some(Vec::new());
+            owned.write_record(&record)?;
+        }
+        _ => owned.remove()?,
+    }
+    Ok(done)
+}
+
+/// Removes what earlier owners left behind; callers do this when their own work is done.
+pub fn sweep(state: &Path) -> Result<usize, StateError> {
+    Ok(Sandboxes::open(state)?.sweep(KEEP)?.len())
+}
+
+fn start(job: &Job<'_>, owned: &Owned) -> Result<Box<dyn Running>, BackendError> {
+    let hidden = [job.state.to_owned()];
+    let start = Start {
+        spec: job.spec,
+        id: &owned.id,
+        directory: &owned.directory,
+        home: job.home,
+        toolchain_roots: job.toolchain_roots,
+        hidden: &hidden,
+    };
+    let running = job.backend.start(&start)?;
+    if job.backend.kind() != local::KIND {
+        judge(running.enforcement(), job.spec)?;
+    }
+    Ok(running)
+}
+
+/// The wire form of a program with the sandbox's environment.
+pub fn exec_of(argv: &[OsString], spec: &SandboxSpec) -> Exec {
+    Exec {
+        argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
+        env: spec.env.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
+        cwd: spec.cwd.as_bytes().into(),
+        stdio: Stdio::Piped { stdin: false },
+    }
+}
+
+/// Where the workspace's upper layer is on disk, after bringing it out of memory if it was there.
+fn bring_upper(owned: &Owned, exports: &[(String, std::os::fd::OwnedFd)], spec: &SandboxSpec) -> Result<Option<PathBuf>, JobError> {
+    if spec.workspace.mode != MountMode::Overlay {
+        return Ok(None);
+    }
+    let upper = owned.directory.join("layer/upper");
+    if let Some((_, fd)) = exports.iter().find(|(name, _)| name == "layers/layer/upper") {
+        bring_out(fd.as_fd(), &upper).map_err(|e| JobError::Keep(e.to_string()))?;
+    }
+    Ok(upper.is_dir().then_some(upper))
+}
+
+/// Copies an upper layer out of memory, replacing an earlier copy.
+pub fn bring_out(from: std::os::fd::BorrowedFd<'_>, upper: &Path) -> Result<(), String> {
+    if upper.exists() {
+        remove::remove_tree(upper).map_err(|e| e.to_string())?;
+    }
+    if let Some(parent) = upper.parent() {
+        crate::state::private_directory(parent).map_err(|e| e.to_string())?;
+    }
+    kept::copy_tree(from, upper, kept::Ownership::Caller).map(drop).map_err(|e| e.to_string())
+}
+
+fn after_rw(snapshot: &rw::ProtectedSnapshot, workspace: &Path, owned: &Owned, exports: &[(String, std::os::fd::OwnedFd)]) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    let quarantine = owned.directory.join("quarantine");
+    let made = crate::state::private_directory(&quarantine).map_err(|e| e.to_string());
+    match made.and_then(|()| snapshot.quarantine(&quarantine).map_err(|e| e.to_string())) {
+        Ok(quarantined) => {
+            said.extend(quarantined.violations.iter().map(ToString::to_string));
+            if quarantined.completeness == rw::Completeness::Bounded {
+                said.push("the workspace is too large to look for new protected files everywhere".into());
+            }
+        }
+        Err(error) => said.push(format!("new protected files could not be taken away: {error}")),
+    }
+    let config = snapshot.existing_git_config().map(|p| workspace.join(p));
+    for ((name, fd), path) in exports.iter().filter(|(n, _)| n.starts_with("git-config-")).zip(config) {
+        let before = std::fs::read(&path).unwrap_or_default();
+        let after = rustix::fs::openat(fd, "config", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+            .map(std::fs::File::from)
+            .map(|mut file| {
+                let mut bytes = Vec::new();
+                // A configuration that does not fit is reported as changed, which it is.
+                let _ = std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, 1 << 20), &mut bytes);
+                bytes
+            });
+        if after.is_ok_and(|after| after != before) {
+            said.push(format!("{} was changed in a private copy only ({name})", stockade_core::escape::escape(&path.to_string_lossy())));
+        }
+    }
+    said
+}
+
+fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Record, upper: &Path) -> Result<(), JobError> {
+    let layer = Layer::new(upper, job.spec.workspace.path.as_path());
+    let mut changes = layer.changes()?;
+    if changes.is_empty() {
+        return Ok(owned.remove()?);
+    }
+    done.changes = changes.iter().map(LayerChange::to_change).collect();
+    if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
+        let plan = plan::Plan::from(&changes, &[]);
+        let report = bring_back(&plan, &layer, &record)?;
+        done.applied = report.applied.len();
+        done.violations.extend(problems(&report));
+        changes = layer.changes()?;
+        if changes.is_empty() {
+            return Ok(owned.remove()?);
+        }
+    }
+    record.kept = Some(changes.iter().map(LayerChange::to_change).collect());
+    owned.write_record(&record)?;
+    done.kept = true;
+    Ok(())
+}
+
+/// Applies a plan to the workspace that a record names.
+pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<apply::Report, JobError> {
+    let workspace = std::fs::File::open(record.workspace_path()).map_err(|e| JobError::Keep(format!("opening the workspace: {e}")))?;
+    let (seconds, nanoseconds) = record.started;
+    let baseline = apply::Baseline::new(Moment { seconds, nanoseconds });
+    Ok(apply::apply(plan, layer, workspace.as_fd(), &baseline, apply::Durability::Synced))
+}
+
+/// What an apply left undone, one line each.
+pub fn problems(report: &apply::Report) -> Vec<String> {
+    let shown = |path: &Path| stockade_core::escape::escape_bytes(path.as_os_str().as_bytes());
+    let mut lines = Vec::new();
+    lines.extend(report.skipped_protected.iter().map(|s| format!("{}: protected ({}), not applied", shown(&s.path), s.why)));
+    lines.extend(report.conflicts.iter().map(|c| format!("{}: conflict, {}", shown(&c.path), c.why)));
+    lines.extend(report.refused.iter().map(|r| format!("{}: refused, {}", shown(&r.path), r.why)));
+    lines.extend(report.errors.iter().map(|e| format!("{}: {}: {}", shown(&e.path), e.step, e.source)));
+    lines
+}
+
+fn has_quarantine(directory: &Path) -> bool {
+    std::fs::read_dir(directory.join("quarantine")).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// A duration in milliseconds, as results give it.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

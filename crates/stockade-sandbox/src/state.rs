@@ -1,0 +1,371 @@
+//! Sandboxes on disk: one private directory each, a lock that says whether its owner lives, a record that says what it is.
+//!
+//! ```text
+//! <state>/sandboxes/<id>/   0700
+//!     lock                  held (flock) by the owner for as long as the sandbox runs
+//!     record.json           what it is; written once complete, by rename
+//!     layer/{upper,work}    what the workspace's overlay collected
+//!     mounts/<n>/…          the same for further overlays
+//!     quarantine/           protected files that appeared in a `rw` workspace
+//! ```
+//!
+//! A directory whose lock is free belongs to nobody: the next start removes it, unless its record says that its overlay is kept.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use stockade_core::id::{SandboxId, SandboxName};
+use stockade_core::result::Change;
+use stockade_core::spec::MountMode;
+
+use crate::workspace::remove;
+
+/// Version of the record's format.
+const RECORD_VERSION: u32 = 1;
+/// A record larger than this is damaged.
+const MAX_RECORD: u64 = 64 << 20;
+/// How long a changed overlay is kept.
+pub const KEEP: Duration = Duration::from_secs(7 * 86_400);
+
+/// What went wrong with the state directory.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// An operation failed.
+    #[error("{what} `{path}`: {error}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// To what.
+        path: String,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// A record cannot be read.
+    #[error("the record of sandbox {id} is damaged: {why}")]
+    Damaged {
+        /// Which.
+        id: String,
+        /// How.
+        why: String,
+    },
+    /// Nothing by that name.
+    #[error("there is no sandbox `{0}`")]
+    Unknown(String),
+    /// The name is in use.
+    #[error("a sandbox named `{0}` exists already")]
+    NameTaken(String),
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StateError {
+    let path = stockade_core::escape::escape(&path.to_string_lossy());
+    move |error| StateError::Io { what, path, error }
+}
+
+/// Whether a sandbox belongs to one command or lives on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Of one `run`.
+    Run,
+    /// Made by `sandbox create`.
+    Created,
+}
+
+/// What a sandbox is, for those who did not start it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Format version.
+    pub version: u32,
+    /// Its id.
+    pub id: SandboxId,
+    /// The name a person gave it.
+    pub name: Option<SandboxName>,
+    /// Whose.
+    pub kind: Kind,
+    /// The wall.
+    pub backend: String,
+    /// The workspace (bytes that are not UTF-8 are lossy here; `workspace_hex` has them all).
+    pub workspace: String,
+    /// The workspace's path, exactly.
+    pub workspace_hex: String,
+    /// What could be done to it.
+    pub mode: MountMode,
+    /// When it began, by the clock that file times use.
+    pub started: (i64, u32),
+    /// The command, for people.
+    pub command: Vec<String>,
+    /// The overlay is kept after the sandbox ended: what changed.
+    pub kept: Option<Vec<Change>>,
+    /// Environment of programs, for `exec` in a created sandbox.
+    #[serde(default)]
+    pub environment: Vec<(String, String)>,
+    /// Working directory of programs.
+    #[serde(default)]
+    pub cwd: String,
+    /// The flags that made it, so that `fork` can make another.
+    #[serde(default)]
+    pub recipe: Option<serde_json::Value>,
+}
+
+impl Record {
+    /// A record for a new sandbox.
+    pub fn new(id: SandboxId, kind: Kind, backend: &str, workspace: &Path, mode: MountMode) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = workspace.as_os_str().as_bytes();
+        Self {
+            version: RECORD_VERSION,
+            id,
+            name: None,
+            kind,
+            backend: backend.to_owned(),
+            workspace: workspace.to_string_lossy().into_owned(),
+            workspace_hex: bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            mode,
+            started: file_clock(),
+            command: Vec::new(),
+            kept: None,
+            environment: Vec::new(),
+            cwd: String::new(),
+            recipe: None,
+        }
+    }
+
+    /// The workspace's path.
+    pub fn workspace_path(&self) -> PathBuf {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes: Option<Vec<u8>> = (0..self.workspace_hex.len())
+            .step_by(2)
+            .map(|i| self.workspace_hex.get(i..i + 2).and_then(|h| u8::from_str_radix(h, 16).ok()))
+            .collect();
+        bytes.map_or_else(|| PathBuf::from(&self.workspace), |b| PathBuf::from(std::ffi::OsString::from_vec(b)))
+    }
+}
+
+/// The time as file systems stamp it: the kernel's coarse clock.
+fn file_clock() -> (i64, u32) {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec as u32)
+}
+
+/// The directory that holds all sandboxes of a person.
+#[derive(Debug, Clone)]
+pub struct Sandboxes {
+    root: PathBuf,
+}
+
+/// A sandbox's directory, owned for as long as this value lives.
+#[derive(Debug)]
+pub struct Owned {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its id.
+    pub id: SandboxId,
+    lock: OwnedFd,
+}
+
+/// A sandbox as others see it.
+#[derive(Debug)]
+pub struct Found {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its record.
+    pub record: Record,
+    /// Its owner lives.
+    pub alive: bool,
+}
+
+impl Sandboxes {
+    /// Uses (and makes) `<state>/sandboxes`.
+    pub fn open(state: &Path) -> Result<Self, StateError> {
+        let root = state.join("sandboxes");
+        private_directory(&root).map_err(io("making the state directory", &root))?;
+        Ok(Self { root })
+    }
+
+    /// Makes a directory for a new sandbox and takes its lock.
+    pub fn create(&self) -> Result<Owned, StateError> {
+        loop {
+            let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+            let id = SandboxId::from_parts(millis, random_u32().map_err(|e| io("reading random bytes for", &self.root)(e.into()))?);
+            let directory = self.root.join(id.as_str());
+            match fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => {
+                    let path = directory.join("lock");
+                    let lock = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(io("making", &path))?;
+                    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
+                    return Ok(Owned { directory, id, lock: lock.into() });
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(io("making", &directory)(e)),
+            }
+        }
+    }
+
+    /// Takes over a directory whose record was written by a process that started this one.
+    pub fn adopt(&self, id: &SandboxId) -> Result<Owned, StateError> {
+        let directory = self.root.join(id.as_str());
+        let path = directory.join("lock");
+        let lock = File::options().write(true).open(&path).map_err(io("opening", &path))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
+        Ok(Owned { directory, id: id.clone(), lock: lock.into() })
+    }
+
+    /// Every sandbox there is. A directory without a readable record is left out (see [`Sandboxes::sweep`]).
+    pub fn list(&self) -> Result<Vec<Found>, StateError> {
+        let mut found = Vec::new();
+        for id in self.ids()? {
+            let directory = self.root.join(id.as_str());
+            let alive = is_locked(&directory.join("lock"));
+            if let Ok(record) = read_record(&directory, &id) {
+                // A run that ended without keeping anything is on its way out.
+                if alive || record.kept.is_some() {
+                    found.push(Found { directory, record, alive });
+                }
+            }
+        }
+        found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
+        Ok(found)
+    }
+
+    /// Finds one by id, unique prefix of an id, or name.
+    pub fn find(&self, text: &str) -> Result<Found, StateError> {
+        let all = self.list()?;
+        let unknown = || StateError::Unknown(stockade_core::escape::escape(text));
+        let exact = |f: &Found| f.record.id.as_str() == text || f.record.name.as_ref().is_some_and(|n| n.as_str() == text);
+        let mut all = all;
+        if let Some(at) = all.iter().position(exact) {
+            return Ok(all.swap_remove(at));
+        }
+        let matching: Vec<usize> = all.iter().enumerate().filter(|(_, f)| text.len() >= 4 && f.record.id.as_str().starts_with(text)).map(|(i, _)| i).collect();
+        match matching.as_slice() {
+            [at] => Ok(all.swap_remove(*at)),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Refuses a name that is in use.
+    pub fn check_name(&self, name: &SandboxName) -> Result<(), StateError> {
+        if self.list()?.iter().any(|f| f.record.name.as_ref() == Some(name)) { Err(StateError::NameTaken(name.to_string())) } else { Ok(()) }
+    }
+
+    /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`.
+    /// Returns the ids that were removed.
+    pub fn sweep(&self, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
+        let mut removed = Vec::new();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+        for id in self.ids()? {
+            let directory = self.root.join(id.as_str());
+            let Some(_lock) = try_lock(&directory.join("lock")) else { continue };
+            let keep_it = match read_record(&directory, &id) {
+                Ok(record) => record.kept.is_some() && record.started.0 + keep.as_secs() as i64 > now,
+                // Too young to judge: its owner may be between making the directory and taking the lock.
+                Err(_) => is_young(&directory),
+            };
+            if !keep_it {
+                remove::remove_tree(&directory).map_err(|e| io("removing", &directory)(std::io::Error::other(e)))?;
+                removed.push(id);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Whether any directory is there at all, without looking further (the fast path of `run`).
+    pub fn ids(&self) -> Result<Vec<SandboxId>, StateError> {
+        let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;
+        Ok(entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok())).collect())
+    }
+
+    /// Forgets a sandbox whose owner is gone.
+    pub fn remove(&self, found: &Found) -> Result<(), StateError> {
+        remove::remove_tree(&found.directory).map_err(|e| io("removing", &found.directory)(std::io::Error::other(e)))
+    }
+}
+
+impl Owned {
+    /// Writes the record, whole or not at all.
+    pub fn write_record(&self, record: &Record) -> Result<(), StateError> {
+        write_record(&self.directory, record)
+    }
+
+    /// Removes the directory and everything in it.
+    pub fn remove(self) -> Result<(), StateError> {
+        remove::remove_tree(&self.directory).map_err(|e| io("removing", &self.directory)(std::io::Error::other(e)))
+    }
+
+    /// Lets another process take the lock over (it waits in [`Sandboxes::adopt`]).
+    pub fn hand_over(self) {
+        drop(self.lock);
+    }
+}
+
+/// Writes a record into a sandbox's directory by rename.
+pub fn write_record(directory: &Path, record: &Record) -> Result<(), StateError> {
+    let (path, temporary) = (directory.join("record.json"), directory.join(".record.json.new"));
+    let text = serde_json::to_vec(record).map_err(|e| StateError::Damaged { id: record.id.to_string(), why: e.to_string() })?;
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(io("writing", &temporary))?;
+    file.write_all(&text).map_err(io("writing", &temporary))?;
+    fs::rename(&temporary, &path).map_err(io("writing", &path))
+}
+
+fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
+    let path = directory.join("record.json");
+    let size = fs::symlink_metadata(&path).map_err(io("reading", &path))?.len();
+    let damaged = |why: String| StateError::Damaged { id: id.to_string(), why };
+    if size > MAX_RECORD {
+        return Err(damaged(format!("{size} bytes")));
+    }
+    let text = fs::read(&path).map_err(io("reading", &path))?;
+    let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+    if record.version != RECORD_VERSION || record.id != *id {
+        return Err(damaged("it belongs to another version or sandbox".into()));
+    }
+    Ok(record)
+}
+
+/// Makes a directory (and its parents) that only we can enter.
+pub fn private_directory(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(std::io::Error::other("it is not a directory")),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    File::options().write(true).open(path).is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+}
+
+fn try_lock(path: &Path) -> Option<File> {
+    match File::options().write(true).open(path) {
+        Ok(file) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(file),
+        // No lock file: the owner died before making it, or state is damaged; the directory is judged by its age.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => File::open(path.parent()?).ok(),
+        Err(_) => None,
+    }
+}
+
+fn is_young(directory: &Path) -> bool {
+    fs::symlink_metadata(directory).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok()).is_none_or(|age| age < Duration::from_secs(60))
+}
+
+/// Four random bytes from the kernel.
+pub fn random_u32() -> Result<u32, Errno> {
+    let mut bytes = [0u8; 4];
+    random_bytes(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// Fills a buffer with random bytes from the kernel.
+pub fn random_bytes(bytes: &mut [u8]) -> Result<(), Errno> {
+    let n = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
+    if n == bytes.len() { Ok(()) } else { Err(Errno::IO) }
+}

@@ -1,0 +1,66 @@
+//! `/proc` and `/dev` of the sandbox.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use stockade_wire::plan::{Access, Execution};
+
+use super::root::NewRoot;
+use super::scratch::Scratch;
+use super::{Doing, Trouble, mounts, shown};
+
+/// Devices that programs cannot do without; none of them reaches hardware.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// A fresh proc of the new pid namespace; its `sys` is read-only.
+pub(crate) fn proc(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
+    let options: [(&std::ffi::CStr, &[u8]); 1] = [(c"hidepid", b"invisible")];
+    let tree = mounts::new_filesystem(c"proc", &options, &[]).doing(|| "making proc".into())?;
+    let onto = root.directory(path, 0o555)?;
+    mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| "mounting proc".into())?;
+    let attributes = mounts::BASE | libc::MOUNT_ATTR_NOEXEC as u64;
+    mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting proc".into())?;
+    let sys_path = [path, b"/sys"].concat();
+    let sys = root.existing(&sys_path).doing(|| "opening proc/sys".into())?;
+    let tree = mounts::clone_tree(sys.as_fd(), c"").doing(|| "cloning proc/sys".into())?;
+    mounts::attach(tree.as_fd(), sys.as_fd()).doing(|| "mounting proc/sys".into())?;
+    let attributes = mounts::attributes(&Access::ReadOnly {}, &Execution::Denied {});
+    mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::Tree).doing(|| "restricting proc/sys".into())
+}
+
+/// A `/dev` with the harmless devices, its own pseudo-terminals and shared memory.
+pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<(), Trouble> {
+    let directory = root.directory(path, 0o755)?;
+    let nosuid_noexec = (libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC) as u64;
+    for name in DEVICES {
+        let source = ["/dev/", name].concat();
+        let what = || format!("giving {source}");
+        let host = match rustix::fs::openat(CWD, source.as_str(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(fd) => fd,
+            // A container without a terminal has no /dev/tty; nothing inside needs it to start.
+            Err(Errno::NOENT) if name == "tty" => continue,
+            Err(errno) => return Err(errno).doing(what),
+        };
+        let tree = mounts::clone_tree(host.as_fd(), c"").doing(what)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o666)).doing(what)?;
+        let onto = rustix::fs::openat(&directory, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).doing(what)?;
+        mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)?;
+        mounts::set_attributes(tree.as_fd(), nosuid_noexec, mounts::Reach::One).doing(what)?;
+    }
+    let links = [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx")];
+    for (name, target) in links {
+        rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}/{name}", shown(path)))?;
+    }
+    let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"ptmxmode", b"0666"), (c"mode", b"0620")];
+    let terminals = mounts::new_filesystem(c"devpts", &options, &[c"newinstance"]).doing(|| "making devpts".into())?;
+    let onto = root.directory(&[path, b"/pts"].concat(), 0o755)?;
+    mounts::attach(terminals.as_fd(), onto.as_fd()).doing(|| "mounting devpts".into())?;
+    mounts::set_attributes(terminals.as_fd(), nosuid_noexec, mounts::Reach::One).doing(|| "restricting devpts".into())?;
+    let shared = scratch.tree(b"shm", 0o1777)?;
+    let onto = root.directory(&[path, b"/shm"].concat(), 0o755)?;
+    mounts::attach(shared.as_fd(), onto.as_fd()).doing(|| "mounting shared memory".into())?;
+    let attributes = mounts::attributes(&Access::ReadWrite {}, &Execution::Denied {});
+    mounts::set_attributes(shared.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting shared memory".into())
+}

@@ -1,0 +1,114 @@
+//! The sandbox's own file system in memory: temporary files, home, caches, the empty things that masks show.
+//!
+//! It is mounted over a directory of the old root, which vanishes with the pivot; the new root is built inside it, so
+//! that one detach at the end removes every helper mount at once.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use stockade_wire::codec::Bytes;
+
+use super::{Doing, Trouble, mounts, shown};
+
+/// Directories that exist on any Linux; one of them is covered while the jail is built.
+const BASES: [&str; 5] = ["/tmp", "/run", "/mnt", "/var", "/usr"];
+
+/// The scratch file system while the root is being built.
+pub(crate) struct Scratch {
+    top: OwnedFd,
+    uid: u32,
+    gid: u32,
+}
+
+impl Scratch {
+    /// Mounts the file system with room for `bytes` bytes.
+    pub(crate) fn mount(bytes: u64, uid: u32, gid: u32) -> Result<Self, Trouble> {
+        let size = bytes.max(1 << 20).to_string();
+        let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"size", size.as_bytes()), (c"mode", b"0755")];
+        let tree = mounts::new_filesystem(c"tmpfs", &options, &[]).doing(|| format!("making a tmpfs of {size} bytes"))?;
+        let (base, onto) = BASES
+            .iter()
+            .find_map(|base| open_directory(base).ok().map(|fd| (*base, fd)))
+            .ok_or_else(|| Trouble::new(format!("none of {} is a directory", BASES.join(", "))))?;
+        mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| format!("mounting over {base}"))?;
+        mounts::set_attributes(tree.as_fd(), mounts::BASE, mounts::Reach::One).doing(|| format!("restricting {base}"))?;
+        let top = open_directory(base).doing(|| format!("opening {base}"))?;
+        Ok(Self { top, uid, gid })
+    }
+
+    /// The top directory.
+    pub(crate) fn top(&self) -> BorrowedFd<'_> {
+        self.top.as_fd()
+    }
+
+    /// Opens a directory of the scratch file system, making it (and its parents) with `mode` where it is missing.
+    pub(crate) fn directory(&self, name: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
+        let mut current = rustix::io::fcntl_dupfd_cloexec(&self.top, 3).doing(|| "duplicating scratch".into())?;
+        for part in name.split(|b| *b == b'/').filter(|p| !p.is_empty()) {
+            match rustix::fs::mkdirat(&current, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    let flags = AtFlags::empty();
+                    rustix::fs::chmodat(&current, part, Mode::from_raw_mode(mode), flags).doing(|| format!("setting the mode of {}", shown(part)))?;
+                    let owner = (Some(rustix::fs::Uid::from_raw(self.uid)), Some(rustix::fs::Gid::from_raw(self.gid)));
+                    rustix::fs::chownat(&current, part, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)
+                        .doing(|| format!("setting the owner of {}", shown(part)))?;
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno).doing(|| format!("making {}", shown(name))),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            current = rustix::fs::openat(&current, part, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?;
+        }
+        Ok(current)
+    }
+
+    /// A detached mount of a scratch directory.
+    pub(crate) fn tree(&self, name: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
+        let directory = self.directory(name, mode)?;
+        mounts::clone_tree(directory.as_fd(), c"").doing(|| format!("cloning scratch {}", shown(name)))
+    }
+
+    /// Puts a file into a scratch directory and returns the directory.
+    pub(crate) fn seed(&self, directory: &[u8], name: &[u8], contents: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
+        let directory = self.directory(directory, 0o755)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let what = || format!("writing {}", shown(name));
+        let file = rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(mode)).doing(what)?;
+        let mut rest = contents;
+        while !rest.is_empty() {
+            let n = rustix::io::write(&file, rest).doing(what)?;
+            rest = rest.get(n..).unwrap_or_default();
+        }
+        Ok(directory)
+    }
+
+    /// A detached mount of a file with these contents.
+    pub(crate) fn file_tree(&self, name: &[u8], contents: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
+        let directory = self.seed(b"files", name, contents, mode)?;
+        self.clone_at(directory.as_fd(), name)
+    }
+
+    /// A detached mount of a symbolic link.
+    pub(crate) fn link_tree(&self, name: &[u8], target: &[u8]) -> Result<OwnedFd, Trouble> {
+        let directory = self.directory(b"files", 0o755)?;
+        rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}", shown(name)))?;
+        self.clone_at(directory.as_fd(), name)
+    }
+
+    fn clone_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Trouble> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?;
+        mounts::clone_tree(fd.as_fd(), c"").doing(|| format!("cloning {}", shown(name)))
+    }
+
+    /// Descriptors of directories that the host wants to keep after the sandbox is gone.
+    pub(crate) fn export(&self, names: &[Bytes]) -> Result<Vec<OwnedFd>, Trouble> {
+        names.iter().map(|name| self.directory(&name.0, 0o700)).collect()
+    }
+}
+
+fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}

@@ -1,0 +1,114 @@
+//! `stockade-shim`: the guest program. It applies the jail plan, then runs programs and moves files over one stream.
+//!
+//! Threat assumption: the programs it starts are hostile and run as the same user. It holds nothing worth taking: no secret but
+//! the token of its own stream, no descriptor of the host but that stream; the host in turn believes nothing it says.
+//! It is one thread around one epoll loop, small and static, so that it starts in no time and runs behind every wall.
+//!
+//! On older kernels: `close_range` (5.9) is a second lock only; everything else has been there since 4.13.
+//!
+//! ```text
+//! Hello ─▶ Welcome ─▶ [ Jail ─▶ Jailed ] ─▶ serve until the stream ends
+//! ```
+
+mod channel;
+mod context;
+mod diagnose;
+mod dispatch;
+mod ends;
+mod failure;
+mod files;
+mod flow;
+mod forward;
+mod jail;
+mod listing;
+mod paths;
+mod pty;
+mod run;
+mod server;
+mod signals;
+mod spawn;
+mod task;
+mod token;
+mod tree;
+mod watch;
+
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use rustix::io::FdFlags;
+use stockade_wire::VERSION;
+use stockade_wire::message::{Reply, Request};
+
+use crate::channel::Channel;
+use crate::server::{End, Server};
+use crate::signals::Role;
+use crate::token::Token;
+
+/// The descriptor that the control stream is expected on.
+const CONTROL: i32 = 3;
+/// What a person sees who starts it by hand.
+const HINT: &[u8] = b"stockade-shim: started by stockade inside a sandbox; not meant to be run by hand\n";
+
+fn main() -> ExitCode {
+    match guest() {
+        Some(End::Asked) => ExitCode::SUCCESS,
+        Some(End::Broken) | None => ExitCode::FAILURE,
+    }
+}
+
+/// `None` where the handshake or the jail failed.
+fn guest() -> Option<End> {
+    #[expect(clippy::disallowed_methods, reason = "the one variable the guest reads, and the one place")]
+    let token = std::env::var_os(token::VARIABLE).and_then(|digits| Token::parse(digits.as_bytes()));
+    let (Some(token), Some(control)) = (token, control_stream()) else {
+        let _ = rustix::io::write(rustix::stdio::stderr(), HINT);
+        return None;
+    };
+    let mut channel = Channel::new(control);
+    greet(&mut channel, &token)?;
+    let first = match channel.read_one() {
+        Ok((id, Request::Jail { plan })) => {
+            enter_jail(&mut channel, id, &plan)?;
+            None
+        }
+        Ok(other) => Some(other),
+        Err(broken) => return Some(broken.into()),
+    };
+    // Programs run as the same user; they shall not read the token from our environment or write to our memory.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let mut server = Server::new(channel, Role::current()).ok()?;
+    Some(server.serve(first))
+}
+
+fn control_stream() -> Option<OwnedFd> {
+    // SAFETY: the borrow lasts for this one call, which only asks whether the descriptor is open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(CONTROL) };
+    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).ok()?;
+    // SAFETY: it is open, whoever started us left it for us, and nothing else in this program takes it.
+    Some(unsafe { OwnedFd::from_raw_fd(CONTROL) })
+}
+
+fn greet(channel: &mut Channel, token: &Token) -> Option<()> {
+    let Ok((id, Request::Hello { version, token: shown })) = channel.read_one() else { return None };
+    // Both are compared before either decides, so that the answer does not depend on which was wrong.
+    let genuine = token.matches(&shown);
+    if version != VERSION || !genuine {
+        return None;
+    }
+    let pid = rustix::process::getpid().as_raw_nonzero().get() as u32;
+    channel.write_one(id, &Reply::Welcome { version: VERSION, pid }, &[]).ok()
+}
+
+fn enter_jail(channel: &mut Channel, id: u32, plan: &stockade_wire::plan::JailPlan) -> Option<()> {
+    let passed = channel.take_descriptors(usize::MAX);
+    match jail::apply(plan, passed) {
+        Ok(jailed) => channel.write_one(id, &Reply::Jailed { report: jailed.report }, &jailed.exports).ok(),
+        Err(failure) => {
+            let reply = Reply::JailFailed { step: failure.step.to_owned(), detail: failure.detail, errno: failure.errno };
+            let _ = channel.write_one(id, &reply, &[]);
+            None
+        }
+    }
+}

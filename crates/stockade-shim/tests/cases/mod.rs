@@ -1,0 +1,11 @@
+//! The cases, by subject.
+
+mod files;
+mod flow;
+mod forward;
+mod handshake;
+mod init;
+mod programs;
+mod terminal;
+mod tree;
+mod watch;

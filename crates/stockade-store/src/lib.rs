@@ -1,0 +1,11 @@
+//! Files that people own: where they lie, and the settings in them, with layers and sources.
+//!
+//! What is trusted: the person's own files and the machine's. A project's file comes with the repository and counts as
+//! hostile: it is read without following links, bounded in bytes and depth, shown only escaped, and may only tighten.
+//! A file that cannot be read, parsed or understood is an error, never an empty one: nothing here falls back to defaults.
+//! Nothing here needs a particular kernel; no environment variable moves the machine's settings.
+
+pub mod hosts;
+pub mod places;
+pub mod private_dir;
+pub mod settings;

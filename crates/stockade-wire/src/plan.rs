@@ -1,0 +1,149 @@
+//! The plan of a jail, and the report of what stands.
+//!
+//! A plan is plain data: the host builds it, tests compare it, `--verbose` prints it, and the guest
+//! walks it step by step. It holds no policy. Descriptors that only the host can make (idmapped mounts when
+//! Stockade runs as root) are named by their index in the list that travels with the frame.
+
+#![allow(missing_docs, reason = "variants and fields whose names say all carry no comment")]
+
+use crate::codec::Bytes;
+use crate::{wire_enum, wire_struct};
+
+wire_enum! {
+    /// Where a mount comes from.
+    Source {
+        /// A path of the host, resolved by the guest in its own copy of the mount table without following links.
+        /// `dev` and `ino` are what the host saw (0 and 0: not compared).
+        0 = Host { path: Bytes, dev: u64, ino: u64 },
+        /// The n-th passed descriptor: a detached mount made by the host.
+        1 = Passed { index: u8 },
+        /// A directory of the sandbox's own scratch file system, made on demand with `mode`.
+        2 = Scratch { name: Bytes, mode: u32 },
+    }
+}
+
+wire_enum! {
+    /// Whether a mount can be written.
+    Access {
+        0 = ReadOnly {},
+        1 = ReadWrite {},
+    }
+}
+
+wire_enum! {
+    /// Whether files on a mount can be executed (or mapped executable).
+    Execution {
+        0 = Allowed {},
+        1 = Denied {},
+    }
+}
+
+wire_enum! {
+    /// One thing in the new root, made in order. Targets are absolute paths of the sandbox.
+    Item {
+        0 = Directory { path: Bytes, mode: u32 },
+        1 = Symlink { path: Bytes, target: Bytes },
+        /// A small read-only file with these contents, mounted over the target.
+        2 = File { path: Bytes, contents: Bytes, mode: u32 },
+        3 = Bind { source: Source, target: Bytes, access: Access, execution: Execution },
+        /// `layer` holds (or gets) the directories `upper` and `work`.
+        4 = Overlay { lower: Source, layer: Source, target: Bytes, execution: Execution },
+        /// An empty file or directory over whatever is there; nothing happens where nothing is.
+        5 = Mask { path: Bytes },
+        /// A symbolic link mounted over an existing file: programs that replace the file by rename write to `link` instead.
+        6 = Redirect { path: Bytes, link: Bytes },
+        7 = Proc { path: Bytes },
+        /// `/dev` with null, zero, full, random, urandom, tty, pts, shm, fd.
+        8 = Devices { path: Bytes },
+        /// A writable file put into a scratch directory (made with mode 0755 if missing).
+        9 = Seed { directory: Bytes, name: Bytes, contents: Bytes, mode: u32 },
+    }
+}
+
+wire_enum! {
+    /// A resource limit of a process.
+    Resource {
+        0 = OpenFiles {},
+        1 = Processes {},
+        2 = CoreSize {},
+        3 = FileSize {},
+    }
+}
+
+wire_struct! {
+    /// Landlock's part: what may be written and executed. Everything may be read that exists in the new root.
+    Landlock {
+        /// Directories and files beneath which writing is allowed.
+        writable: Vec<Bytes>,
+        /// The only files that may be executed; `None`: everything that can be read.
+        executable: Option<Vec<Bytes>>,
+    }
+}
+
+wire_enum! {
+    /// What to do when a layer cannot be had: only where a person wrote `--allow-degraded`.
+    Layer {
+        /// It must hold, or the jail fails.
+        0 = Required {},
+        /// It is tried; the report says whether it holds.
+        1 = Wanted {},
+    }
+}
+
+wire_struct! {
+    /// Everything the guest does before it runs anything.
+    JailPlan {
+        /// Host name inside.
+        hostname: Bytes,
+        /// User and group the sandbox runs as, as numbered inside.
+        uid: u32,
+        /// See `uid`.
+        gid: u32,
+        /// Bytes that the scratch file system (temporary files, home, caches, perhaps the overlay's upper layer) may hold.
+        scratch_bytes: u64,
+        /// The new root, in order.
+        items: Vec<Item>,
+        /// Scratch directories whose descriptors are handed to the host in the frame of `Jailed`, in this order.
+        export: Vec<Bytes>,
+        /// Limits per process.
+        rlimits: Vec<(Resource, u64)>,
+        /// Landlock rules.
+        landlock: Landlock,
+        /// Whether Landlock must hold.
+        landlock_layer: Layer,
+        /// Whether the system call filter must hold.
+        seccomp_layer: Layer,
+        /// Memory files cannot be made, so that none can be executed (exec list).
+        no_memory_files: bool,
+    }
+}
+
+wire_struct! {
+    /// What the guest read back from the kernel when the jail stood.
+    JailReport {
+        /// Each step and the microseconds it took.
+        steps: Vec<(String, u32)>,
+        /// Namespace name (`user`, `mnt`, …) and its inode number.
+        namespaces: Vec<(String, u64)>,
+        /// `NoNewPrivs` of `/proc/self/status`.
+        no_new_privs: bool,
+        /// `Seccomp` of `/proc/self/status` (2: filter).
+        seccomp_mode: u32,
+        /// A call that the filter refuses was refused.
+        seccomp_probe: bool,
+        /// `CapEff`, `CapPrm`, `CapBnd` or-ed together; 0 when nothing is left.
+        capabilities: u64,
+        /// The kernel's Landlock version; 0 when there is none.
+        landlock_abi: u32,
+        /// Every right that this version of Stockade knows and the kernel offers is handled.
+        landlock_restricted: bool,
+        /// Writing to a place outside the writable list was refused.
+        landlock_probe: bool,
+        /// The network namespace holds nothing but loopback.
+        loopback_only: bool,
+        /// The old root is gone: nothing but the new root is mounted.
+        root_detached: bool,
+        /// Real user id as the guest sees it.
+        uid: u32,
+    }
+}

@@ -1,0 +1,235 @@
+//! From flags and settings to a sandbox specification: the one place where all layers meet.
+//!
+//! Refuses what this version cannot hold (hosts, secrets, checkpoints, policy files) rather than running without it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use stockade_core::path::SafePath;
+use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
+use stockade_sandbox::backends::Backend;
+use stockade_sandbox::backends::local::{self, Local};
+use stockade_sandbox::connection::Passing;
+use stockade_sandbox::environment::{self, Given, TOOLCHAIN_ROOTS};
+use stockade_sandbox::workspace::locate;
+use stockade_store::places::Places;
+use stockade_store::settings::{Caller, Flags, Settings};
+
+use crate::Context;
+use crate::cli::{BackendChoice, SandboxFlags};
+use crate::failure::Failure;
+
+/// Open files per process where nobody said otherwise.
+const OPEN_FILES: u64 = 65_536;
+
+/// Everything a sandbox is started from.
+pub(crate) struct Assembled {
+    /// What it is.
+    pub(crate) spec: SandboxSpec,
+    /// The wall.
+    pub(crate) backend: Box<dyn Backend>,
+    /// The person's home directory outside.
+    pub(crate) home: PathBuf,
+    /// Values of variables that name toolchain roots.
+    pub(crate) toolchain_roots: Vec<OsString>,
+    /// Where state lives.
+    pub(crate) state: PathBuf,
+}
+
+/// Puts a sandbox together from flags, settings and the caller's surroundings.
+pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assembled, Failure> {
+    refuse_unknown_ground(flags)?;
+    let places = context.places()?;
+    let cwd = context.environment.current_dir()?;
+    let located = locate::locate(cwd, flags.workspace.as_deref(), &places.home).map_err(|error| {
+        let failure = Failure::from_error("workspace", &error);
+        match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    })?;
+    refuse_policy(places, located.path.as_path())?;
+    let settings = settings(flags, context, places, located.path.as_path())?;
+    if !settings.enabled().value {
+        return Err(Failure::new("settings", "`sandbox.enabled` is false, and nothing ever runs unprotected")
+            .with_hint("stockade config set sandbox.enabled true"));
+    }
+    if !settings.allowed_hosts().value.is_empty() {
+        context.printer.warning("`sandbox.allowedHosts` is set, but this version has no egress: the sandbox has no network");
+    }
+    let backend = backend(&settings)?;
+    let mode = settings.workspace_mode().value;
+    let workspace = located.path.clone();
+    refuse_unwritable(&workspace, mode)?;
+    let home = home_inside(&places.home)?;
+    let mut limits = settings.limits(Caller::Run, memory_total());
+    limits.open_files = Some(stockade_core::limits::Limit::default_of(OPEN_FILES));
+    if flags.output_limit.is_none() && !context.printer.is_json() {
+        // Output that is not captured is not limited unless somebody asked.
+        limits.output = limits.output.filter(|l| l.origin == stockade_core::limits::Origin::Asked);
+    }
+    let path_dirs: Vec<PathBuf> = context.environment.variable("PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
+    let toolchain_roots: Vec<OsString> = TOOLCHAIN_ROOTS.iter().filter_map(|name| context.environment.variable(name)).collect();
+    let given: Vec<Given> = flags.env.iter().map(|e| Given { name: e.name.clone(), value: e.value.clone() }).collect();
+    let outside_home = places.home.clone();
+    let env = environment::build(|name| context.environment.variable(name), &given, |path| path.is_dir() && !outside_home.starts_with(path));
+    let spec = SandboxSpec {
+        cwd: working_directory(flags, cwd, &workspace)?,
+        workspace: Workspace { path: workspace, mode, git_common: located.git_common },
+        mounts: mounts(flags, cwd)?,
+        env,
+        home,
+        exec_list: (!flags.exec_allow.is_empty()).then(|| flags.exec_allow.clone()),
+        limits,
+        allow_degraded: flags.allow_degraded.iter().copied().collect(),
+        path_dirs,
+    };
+    Ok(Assembled { spec, backend, home: places.home.clone(), toolchain_roots, state: places.state.clone() })
+}
+
+/// Flags whose ground is not there yet: an error, never a silent nothing.
+fn refuse_unknown_ground(flags: &SandboxFlags) -> Result<(), Failure> {
+    let refuse = |flag: &str, what: &str| Err(Failure::new("arguments", format!("`{flag}` needs {what}, which this version does not have")));
+    if !flags.allow_hosts.is_empty() {
+        return refuse("--allow-host", "the egress boundary");
+    }
+    if !flags.secrets.is_empty() {
+        return refuse("--secret", "the egress boundary");
+    }
+    if flags.checkpoint.is_some() {
+        return refuse("--checkpoint", "checkpoints");
+    }
+    if flags.image.is_some() {
+        return refuse("--image", "a container backend");
+    }
+    if flags.learn {
+        return refuse("--learn", "policy");
+    }
+    if flags.require.is_some() {
+        return Err(Failure::new("arguments", "no backend of this version is a hardware virtual machine"));
+    }
+    Ok(())
+}
+
+/// Rules that cannot be evaluated must not be passed over.
+fn refuse_policy(places: &Places, workspace: &Path) -> Result<(), Failure> {
+    for directory in [places.machine.join("policy"), places.config.join("policy"), workspace.join(".stockade/policy")] {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        if entries.flatten().any(|e| e.path().extension().is_some_and(|x| x == "cedar")) {
+            return Err(Failure::new("policy", format!("`{}` holds rules, and this version cannot evaluate them", directory.display()))
+                .with_hint("nothing runs past rules that were not read; move them away to run without policy"));
+        }
+    }
+    Ok(())
+}
+
+fn settings(flags: &SandboxFlags, context: &Context, places: &Places, workspace: &Path) -> Result<Settings, Failure> {
+    let settings = Settings::load(places, Some(workspace)).map_err(|error| {
+        let failure = Failure::from_error("settings", &error);
+        match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    })?;
+    let settings = settings.with_flags(&Flags {
+        backend: flags.backend.map(|b| match b {
+            BackendChoice::Auto => stockade_store::settings::Backend::Auto,
+            BackendChoice::Named(kind) => stockade_store::settings::Backend::Wall(kind),
+        }),
+        image: flags.image.clone(),
+        workspace_mode: flags.workspace_mode,
+        allowed_hosts: Vec::new(),
+        timeout: flags.timeout,
+        cpu_millis: flags.cpus,
+        memory: flags.memory,
+        pids: flags.pids,
+        disk: flags.disk,
+        output: flags.output_limit,
+    });
+    for overruled in settings.overruled() {
+        context.printer.warning(format!("the machine's settings overrule `{}`: {} is {}", overruled.flag, overruled.key, overruled.value));
+    }
+    Ok(settings)
+}
+
+/// The wall that settings name; `auto` is the jail, and never `local`.
+fn backend(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
+    backend_of(settings.backend().value)
+}
+
+/// The wall behind a choice.
+pub(crate) fn backend_of(choice: stockade_store::settings::Backend) -> Result<Box<dyn Backend>, Failure> {
+    use stockade_store::settings::Backend as Choice;
+    match choice {
+        #[cfg(target_os = "linux")]
+        Choice::Auto | Choice::Wall(BackendKind::Jail) => Ok(Box::new(stockade_sandbox::backends::jail::Jail::default())),
+        Choice::Wall(BackendKind::Local) => Ok(Box::new(Local { passing: Passing::Possible })),
+        #[cfg(not(target_os = "linux"))]
+        Choice::Auto => Err(Failure::new("backend", "this version has no wall for this system").with_hint("use a Linux machine or virtual machine")),
+        Choice::Wall(kind) => {
+            Err(Failure::new("backend", format!("the `{kind}` backend is not part of this version")).with_hint("stockade sandbox use auto"))
+        }
+    }
+}
+
+/// Says, at every start, that there is no wall.
+pub(crate) fn warn_if_local(backend: &dyn Backend, context: &Context) {
+    if backend.kind() == local::KIND {
+        context.printer.banner(local::BANNER);
+    }
+}
+
+fn refuse_unwritable(workspace: &SafePath, mode: MountMode) -> Result<(), Failure> {
+    let writable = || rustix::fs::access(workspace.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
+    if mode == MountMode::Rw && !writable() {
+        return Err(Failure::new("workspace", format!("`{workspace}` is read-only")).with_hint("use --workspace-mode overlay or ro"));
+    }
+    Ok(())
+}
+
+/// Home inside is home outside, unless that is no place of its own.
+fn home_inside(home: &Path) -> Result<SafePath, Failure> {
+    let usable = home.components().count() > 1 && !["/usr", "/etc", "/bin", "/dev", "/proc", "/sys"].iter().any(|p| home == Path::new(p));
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    let chosen = if usable { home.as_path() } else { Path::new("/home/sandbox") };
+    SafePath::new(chosen).map_err(|e| Failure::from_error("home", &e))
+}
+
+/// `--cwd`, else where the caller stands if the sandbox has that place, else the workspace.
+fn working_directory(flags: &SandboxFlags, cwd: &Path, workspace: &SafePath) -> Result<SafePath, Failure> {
+    match &flags.cwd {
+        Some(path) => {
+            let absolute = if path.is_absolute() { path.clone() } else { workspace.as_path().join(path) };
+            SafePath::new(absolute).map_err(|e| Failure::from_error("working directory", &e))
+        }
+        None => {
+            let here = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
+            let inside = SafePath::new(&here).ok().filter(|h| h.is_beneath(workspace));
+            Ok(inside.unwrap_or_else(|| workspace.clone()))
+        }
+    }
+}
+
+fn mounts(flags: &SandboxFlags, cwd: &Path) -> Result<Vec<Mount>, Failure> {
+    let mut mounts = Vec::new();
+    for flag in &flags.mounts {
+        let absolute = if flag.host.is_absolute() { flag.host.clone() } else { cwd.join(&flag.host) };
+        let failed = |why: String| Failure::new("mounts", format!("`{}`: {why}", stockade_core::escape::escape(&flag.host.to_string_lossy())));
+        let real = std::fs::canonicalize(&absolute).map_err(|e| failed(e.to_string()))?;
+        let meta = std::fs::symlink_metadata(&real).map_err(|e| failed(e.to_string()))?;
+        if !meta.is_dir() && !meta.is_file() {
+            return Err(failed("it is neither a file nor a directory".into()));
+        }
+        if meta.is_file() && flag.mode == MountMode::Overlay {
+            return Err(failed("only a directory can be an overlay".into()).with_hint("use :ro or :rw for a file"));
+        }
+        let host = SafePath::new(&real).map_err(|e| failed(e.to_string()))?;
+        mounts.push(Mount { host, guest: flag.guest.clone(), mode: flag.mode });
+    }
+    Ok(mounts)
+}
+
+fn memory_total() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+}

@@ -1,0 +1,84 @@
+//! The command line as types: one file per group of verbs.
+//!
+//! These types hold what was written, parsed and checked one value at a time. They make no decisions, read no
+//! environment and touch no file; `commands/` does the work.
+
+mod config;
+mod doctor;
+mod flags;
+mod output;
+mod run;
+mod sandbox;
+mod shipped;
+mod values;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, ListArgs, SetArgs, UnsetArgs};
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use flags::{Requirement, SandboxFlags};
+pub(crate) use output::{ColorWish, OutputFlags};
+pub(crate) use run::RunArgs;
+pub(crate) use sandbox::{
+    ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, OneSandbox, PruneArgs, ReadArgs, SandboxArgs,
+    SandboxVerb, UseArgs, WriteArgs,
+};
+pub(crate) use shipped::{CompletionsArgs, ManArgs};
+pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, MountFlag, SandboxRef, SecretFlag};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stockade",
+    bin_name = "stockade",
+    version,
+    about = "Run what an AI agent asks for behind a wall",
+    long_about = "Run what an AI agent asks for behind a wall.\n\nPrograms see the workspace and the system's own files, and nothing else of this machine: no home \
+                  directory, no network, no credentials. Their changes to the workspace are kept apart until you apply them.",
+    after_help = EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    /// How to print.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a program in a fresh sandbox
+    Run(Box<RunArgs>),
+    /// Show what the walls enforce, and keep sandboxes that live longer than one command
+    Sandbox(Box<SandboxArgs>),
+    /// Read and change settings
+    Config(ConfigArgs),
+    /// Say what this machine can enforce, what is missing, and the command that fixes it
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write all of them into a directory
+    Man(ManArgs),
+    /// Print the version (the same as --version, and with --json as an object)
+    Version,
+    /// Own one created sandbox until it is destroyed
+    #[command(hide = true)]
+    Hold(HoldArgs),
+    /// Print the reference of all commands and flags as Markdown
+    #[command(hide = true)]
+    DocsReference,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stockade run -- npm test             run the tests; changes are kept apart
+  stockade sandbox                     what the wall on this machine enforces
+  stockade doctor                      what is missing, and how to get it
+
+Exit codes: the program's own; 124 timed out; 125 Stockade failed;
+            126 denied; 127 no such program";

@@ -1,0 +1,108 @@
+//! What every command gets: the printer, and the process's surroundings.
+//!
+//! The environment and the current directory are read here and nowhere else in the program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use stockade_store::places::{Places, PlacesError};
+
+use crate::cli::OutputFlags;
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// What every command gets.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The way out.
+    pub(crate) printer: Printer,
+    /// The caller's environment.
+    pub(crate) environment: Environment,
+    places: OnceLock<Result<Places, PlacesError>>,
+}
+
+impl Context {
+    /// A context as the flags want it.
+    pub(crate) fn new(flags: OutputFlags, environment: Environment) -> Self {
+        Self { printer: Printer::new(flags, &environment), environment, places: OnceLock::new() }
+    }
+
+    /// Where Stockade keeps its files. Worked out when first asked for: `man` and the like need no home directory.
+    pub(crate) fn places(&self) -> Result<&Places, Failure> {
+        let places = self.places.get_or_init(|| Places::from_lookup(|name| self.environment.variable(name)));
+        places.as_ref().map_err(|error| Failure::from_error("environment", error).with_hint("set HOME to your home directory"))
+    }
+}
+
+/// The caller's surroundings. Variables are looked up by name: there is no way to list them, so that nobody can copy
+/// the whole environment into a sandbox. Nothing in this process changes them, so every look finds the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    variables: Variables,
+    current_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+enum Variables {
+    /// The process's own.
+    Process,
+    /// Made by hand.
+    #[cfg(test)]
+    Given(Vec<(OsString, OsString)>),
+}
+
+impl Environment {
+    /// The process's own.
+    pub(crate) fn capture() -> Self {
+        Self { variables: Variables::Process, current_dir: std::env::current_dir().ok() }
+    }
+
+    /// One made by hand.
+    #[cfg(test)]
+    pub(crate) fn from_pairs(pairs: &[(&str, &str)]) -> Self {
+        let given = pairs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { variables: Variables::Given(given), current_dir: Some(PathBuf::from("/")) }
+    }
+
+    /// A variable's value.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub(crate) fn variable(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
+        match &self.variables {
+            Variables::Process => std::env::var_os(name),
+            #[cfg(test)]
+            Variables::Given(given) => given.iter().find(|(known, _)| known == name.as_ref()).map(|(_, value)| value.clone()),
+        }
+    }
+
+    /// Whether a variable is there and not empty.
+    pub(crate) fn is_set(&self, name: impl AsRef<OsStr>) -> bool {
+        self.variable(name).is_some_and(|value| !value.is_empty())
+    }
+
+    /// The current directory.
+    pub(crate) fn current_dir(&self) -> Result<&Path, Failure> {
+        let gone = || {
+            Failure::new("current directory", "the current directory is gone or cannot be read").with_hint("change to another directory")
+        };
+        self.current_dir.as_deref().ok_or_else(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ColorWish;
+
+    fn context(pairs: &[(&str, &str)]) -> Context {
+        let flags = OutputFlags { json: false, quiet: false, verbose: false, color: ColorWish::Never };
+        Context::new(flags, Environment::from_pairs(pairs))
+    }
+
+    #[test]
+    fn places_come_from_the_environment() {
+        let found = context(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
+        assert_eq!(found.places().map(|places| places.state.as_path()), Ok(Path::new("/s/stockade")));
+        assert_eq!(context(&[]).places().map_err(|failure| failure.hint), Err(Some("set HOME to your home directory".into())));
+    }
+}

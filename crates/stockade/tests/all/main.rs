@@ -1,0 +1,41 @@
+//! The program as people and scripts meet it: run it, look at the code, stdout and stderr.
+
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod output;
+mod shipped;
+mod usage;
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The program with an environment that holds nothing of ours.
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+pub(crate) fn stockade() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+    command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+    command
+}
+
+/// Runs `stockade` with these words.
+pub(crate) fn run(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outcome {
+    outcome(stockade().args(words))
+}
+
+/// Runs a command to its end.
+pub(crate) fn outcome(command: &mut Command) -> Outcome {
+    let output = command.output().expect("the program starts");
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+    }
+}

@@ -1,0 +1,60 @@
+//! The repository's own tool. `cargo xtask` lists what it does.
+//!
+//! One file per subcommand, std only. It runs programs on the developer's machine and prints to its terminal; nothing in
+//! it is part of what users install.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a build tool talks to the terminal")]
+#![expect(clippy::disallowed_methods, reason = "a build tool runs cargo and reads the environment of its developer")]
+
+mod advisories;
+mod deny;
+mod docs;
+mod failure;
+mod process;
+mod terminal;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--fast]    everything that must hold: format, house rules, lints, tests, reference, supply chain
+                   --fast leaves out the reference and the supply chain
+  tidy             the house rules alone
+  docs [--check]   write docs/reference from the built binary; --check fails where it differs
+  deny             bans, licences, sources and advisories of the dependencies";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{} {failure}", terminal::red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<(), Failure> {
+    let workspace = Workspace::find()?;
+    match words {
+        ["test"] => test::run(&workspace, test::Extent::Full),
+        ["test", "--fast"] => test::run(&workspace, test::Extent::Fast),
+        ["tidy"] => tidy::run(&workspace).map(|summary| println!("{summary}")),
+        ["docs"] => docs::run(&workspace, docs::Mode::Write).map(|summary| println!("{summary}")),
+        ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
+        ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
+        ["help" | "--help" | "-h"] | [] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => Err(Failure::new(format!("unknown arguments `{}`\n\n{USAGE}", other.join(" ")))),
+    }
+}

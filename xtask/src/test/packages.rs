@@ -1,0 +1,58 @@
+//! What the tests need from the machine, as data, and its installation where that is possible.
+//!
+//! A missing program is installed with apt-get when root runs the tests, and is otherwise a failure that names the command:
+//! a test that quietly skipped itself would prove nothing.
+
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::process;
+
+/// One program the tests run, the Debian package that has it, and why.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    reason: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need { program: "setpriv", package: "util-linux", reason: "jail tests run as an ordinary user as well as root" },
+    Need { program: "gcc", package: "gcc", reason: "links the guest; inside: compilers must run as outside" },
+    Need { program: "make", package: "make", reason: "inside: build tools must run as outside" },
+    Need { program: "git", package: "git", reason: "inside: commits in an overlay, linked worktrees" },
+    Need { program: "python3", package: "python3", reason: "inside: an interpreter, and attacks written in it" },
+    Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },
+    Need { program: "npm", package: "npm", reason: "inside: package caches over the empty home" },
+    Need { program: "java", package: "default-jre-headless", reason: "inside: many threads and memory maps" },
+];
+
+/// Makes sure that every needed program is there. Returns one line that sums up.
+pub(crate) fn ensure() -> Result<String, Failure> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| process::find_program(need.program).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(format!("{} programs are there", NEEDS.len()));
+    }
+    for need in &missing {
+        println!("missing `{}` ({}): {}", need.program, need.package, need.reason);
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    if !is_root()? || process::find_program("apt-get").is_none() {
+        return Err(Failure::new(format!("programs are missing\nhint: sudo apt-get install {}", packages.join(" "))));
+    }
+    process::run(apt_get().args(["update", "-qq"]))?;
+    process::run(apt_get().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))?;
+    Ok(format!("installed {}", packages.join(" ")))
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// Whether the effective user is root, as the kernel tells it.
+fn is_root() -> Result<bool, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let path = std::path::Path::new("/proc/self");
+    path.metadata().map(|data| data.uid() == 0).map_err(Failure::io("read", path))
+}

@@ -1,0 +1,50 @@
+//! What the house rules let pass, as data with a reason each. An entry that is no longer needed is itself a violation.
+
+/// A path that a rule lets pass, and why.
+pub(super) struct Exception {
+    /// Relative to the repository.
+    pub(super) path: &'static str,
+    /// Why it is right here.
+    pub(super) reason: &'static str,
+}
+
+/// Files over the length limit.
+pub(super) const LONG_FILES: &[Exception] = &[];
+
+/// Places outside tests that start a host program with `std::process::Command`.
+pub(super) const STARTS_PROGRAMS: &[Exception] = &[Exception {
+    path: "crates/stockade-shim-image/build.rs",
+    reason: "builds the guest program with cargo; runs at build time, on the developer's machine",
+}];
+
+/// The two crates that may hold `unsafe`.
+pub(super) const UNSAFE_CRATES: &[Exception] = &[
+    Exception { path: "crates/stockade-sys/", reason: "the only unsafe on the host: system calls that rustix has no safe form of" },
+    Exception { path: "crates/stockade-shim/", reason: "the guest's own system calls, after the clone and before the exec" },
+];
+
+/// Our crates, and which of ours each may depend on. Arrows point down only.
+pub(super) const DIRECTIONS: &[Direction] = &[
+    Direction { name: "stockade-core", may_use: &[], may_not_use: &["libc", "rustix", "tokio"] },
+    Direction { name: "stockade-wire", may_use: &[], may_not_use: &["libc", "rustix", "tokio", "serde_json"] },
+    Direction { name: "stockade-sys", may_use: &[], may_not_use: &["tokio", "serde", "serde_json"] },
+    Direction { name: "stockade-shim", may_use: &["stockade-wire"], may_not_use: &["tokio", "serde_json"] },
+    Direction { name: "stockade-shim-image", may_use: &[], may_not_use: &["tokio"] },
+    Direction {
+        name: "stockade-sandbox",
+        may_use: &["stockade-core", "stockade-wire", "stockade-sys", "stockade-shim-image"],
+        may_not_use: &["anyhow", "clap"],
+    },
+    Direction { name: "stockade-store", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap"] },
+    Direction { name: "stockade", may_use: &["stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
+];
+
+/// One crate's place in the order.
+pub(super) struct Direction {
+    /// The crate.
+    pub(super) name: &'static str,
+    /// Crates of ours it may depend on.
+    pub(super) may_use: &'static [&'static str],
+    /// Crates of others that would break what it is for.
+    pub(super) may_not_use: &'static [&'static str],
+}
