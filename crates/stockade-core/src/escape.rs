@@ -24,10 +24,14 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         out.push_str(&escape(chunk.valid()));
         for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
+            out.extend(['\\', 'x', hex_digit(byte >> 4), hex_digit(byte & 15)]);
         }
     }
     out
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(u32::from(value), 16).unwrap_or('?')
 }
 
 fn is_misleading(c: char) -> bool {

@@ -97,6 +97,13 @@ pub enum BadQuantity {
     TooLarge(String),
 }
 
+/// A pebibyte: more than any machine that runs this has, so a mistake.
+const MAX_BYTES: u64 = 1 << 50;
+/// Ten years.
+const MAX_MILLIS: u64 = 86_400_000 * 3650;
+/// As many processors as the kernel can count.
+const MAX_CPU_MILLIS: u32 = 8_192_000;
+
 /// Parses `512M`, `1G`, `4096` (bytes), `1.5G`, `10MiB`. Units are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, BadQuantity> {
     let bad = || BadQuantity::Size(crate::escape::escape(text));
@@ -110,12 +117,11 @@ pub fn parse_size(text: &str) -> Result<u64, BadQuantity> {
         "t" | "tb" | "tib" => 40,
         _ => return Err(bad()),
     };
-    let too_large = || BadQuantity::TooLarge(text.to_owned());
-    let bytes = scaled(number, 1u64 << shift).ok_or_else(bad)?.ok_or_else(too_large)?;
-    match bytes {
-        0 => Err(BadQuantity::Zero(text.to_owned())),
-        n if n > 1 << 50 => Err(too_large()),
-        n => Ok(n),
+    match scaled(number, 1u64 << shift) {
+        Scaled::NotANumber => Err(bad()),
+        Scaled::Fits(0) => Err(BadQuantity::Zero(text.to_owned())),
+        Scaled::Fits(n) if n <= MAX_BYTES => Ok(n),
+        Scaled::Fits(_) | Scaled::Overflow => Err(BadQuantity::TooLarge(text.to_owned())),
     }
 }
 
@@ -132,35 +138,43 @@ pub fn parse_duration(text: &str) -> Result<Duration, BadQuantity> {
         "d" => 86_400_000,
         _ => return Err(bad()),
     };
-    let too_large = || BadQuantity::TooLarge(text.to_owned());
-    match scaled(number, millis).ok_or_else(bad)?.ok_or_else(too_large)? {
-        0 => Err(BadQuantity::Zero(text.to_owned())),
-        n if n > 86_400_000 * 3650 => Err(too_large()),
-        n => Ok(Duration::from_millis(n)),
+    match scaled(number, millis) {
+        Scaled::NotANumber => Err(bad()),
+        Scaled::Fits(0) => Err(BadQuantity::Zero(text.to_owned())),
+        Scaled::Fits(n) if n <= MAX_MILLIS => Ok(Duration::from_millis(n)),
+        Scaled::Fits(_) | Scaled::Overflow => Err(BadQuantity::TooLarge(text.to_owned())),
     }
 }
 
 /// Parses a number of processors into thousandths.
 pub fn parse_cpus(text: &str) -> Result<u32, BadQuantity> {
     let bad = || BadQuantity::Cpus(crate::escape::escape(text));
-    match scaled(text, 1000).ok_or_else(bad)? {
-        Some(0) => Err(BadQuantity::Zero(text.to_owned())),
-        Some(n) if n <= 8_192_000 => Ok(n as u32),
-        Some(_) | None => Err(BadQuantity::TooLarge(text.to_owned())),
+    match scaled(text, 1000) {
+        Scaled::NotANumber => Err(bad()),
+        Scaled::Fits(0) => Err(BadQuantity::Zero(text.to_owned())),
+        Scaled::Fits(n) => u32::try_from(n).ok().filter(|n| *n <= MAX_CPU_MILLIS).ok_or_else(|| BadQuantity::TooLarge(text.to_owned())),
+        Scaled::Overflow => Err(BadQuantity::TooLarge(text.to_owned())),
     }
 }
 
-/// `number` (digits with at most one point) times `unit`, rounded down; the inner `None` is overflow.
-fn scaled(number: &str, unit: u64) -> Option<Option<u64>> {
+/// What a number times its unit comes to.
+enum Scaled {
+    Fits(u64),
+    Overflow,
+    NotANumber,
+}
+
+/// `number` (digits with at most one point) times `unit`, rounded down.
+fn scaled(number: &str, unit: u64) -> Scaled {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || (number.contains('.') && !digits(fraction)) {
-        return None;
+        return Scaled::NotANumber;
     }
-    let Ok(whole) = whole.parse::<u64>() else { return Some(None) };
-    let part: f64 = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
+    let part: f64 = format!("0.{fraction}0").parse().unwrap_or(0.0);
     let extra = (part * unit as f64) as u64;
-    Some(whole.checked_mul(unit).and_then(|n| n.checked_add(extra)))
+    let product = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).and_then(|n| n.checked_add(extra));
+    product.map_or(Scaled::Overflow, Scaled::Fits)
 }
 
 #[cfg(test)]
@@ -182,7 +196,7 @@ mod tests {
     fn times_and_cpus() {
         assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("0.5s"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_mins(2)));
         assert_eq!(parse_cpus("0.5"), Ok(500));
         for bad in ["0", "0s", "", "x", "1y", "-5s", "99999999999d"] {
             assert!(parse_duration(bad).is_err(), "{bad:?}");

@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 pub const MAX_PATH: usize = 4095;
 
 /// An absolute path without `.`/`..` components, doubled slashes, NUL or newline. It says nothing about what is there.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "std::ffi::OsString", into = "std::ffi::OsString")]
 pub struct SafePath(PathBuf);
 
 /// Why a path was refused.
@@ -91,6 +92,19 @@ impl fmt::Debug for SafePath {
 impl fmt::Display for SafePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&crate::escape::escape_bytes(self.as_bytes()))
+    }
+}
+
+impl TryFrom<std::ffi::OsString> for SafePath {
+    type Error = BadPath;
+    fn try_from(path: std::ffi::OsString) -> Result<Self, BadPath> {
+        Self::new(path)
+    }
+}
+
+impl From<SafePath> for std::ffi::OsString {
+    fn from(path: SafePath) -> Self {
+        path.0.into_os_string()
     }
 }
 

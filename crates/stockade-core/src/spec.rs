@@ -90,7 +90,8 @@ impl std::str::FromStr for MountMode {
 }
 
 /// A directory or file of the host that appears inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mount {
     /// Where it is on the host.
     pub host: SafePath,
@@ -101,7 +102,8 @@ pub struct Mount {
 }
 
 /// The directory that the work is about; it has the same absolute path inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Workspace {
     /// Its real path.
     pub path: SafePath,
@@ -112,7 +114,8 @@ pub struct Workspace {
 }
 
 /// Everything a sandbox is. Two sandboxes with equal specifications are interchangeable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SandboxSpec {
     /// The workspace.
     pub workspace: Workspace,

@@ -14,8 +14,15 @@ pub mod environment;
 pub mod files;
 pub mod guest;
 pub mod hold;
+pub mod keeper;
 pub mod limits;
 pub mod once;
 pub use stockade_sys::signals;
 pub mod state;
+pub mod trial;
 pub mod workspace;
+
+/// Parts of the guest's protocol that callers name: programs, streams, descriptions of files.
+pub mod wire {
+    pub use stockade_wire::message::{Entry, Exec, FileKind, FileStat, Stdio};
+}

@@ -23,7 +23,7 @@ use crate::backends::{Backend, BackendError, Running, Start, judge, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
 use crate::state::{KEEP, Kind, Owned, Record, Sandboxes, StateError};
-use crate::workspace::change::{LayerChange, Moment};
+use crate::workspace::change::{EntryType, LayerChange};
 use crate::workspace::layer::{Layer, LayerError};
 use crate::workspace::{apply, kept, plan, remove, rw};
 
@@ -244,7 +244,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
     if changes.is_empty() {
         return Ok(owned.remove()?);
     }
-    done.changes = changes.iter().map(LayerChange::to_change).collect();
+    done.changes = listed(&changes);
     if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
         let plan = plan::Plan::from(&changes, &[]);
         let report = bring_back(&plan, &layer, &record)?;
@@ -255,17 +255,30 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
             return Ok(owned.remove()?);
         }
     }
-    record.kept = Some(changes.iter().map(LayerChange::to_change).collect());
+    record.kept = Some(listed(&changes));
     owned.write_record(&record)?;
     done.kept = true;
     Ok(())
 }
 
+/// Changes as people list them: a directory is named only when nothing beneath it is.
+pub fn listed(changes: &[LayerChange]) -> Vec<Change> {
+    let is_directory = |c: &LayerChange| c.new.as_ref().or(c.old.as_ref()).is_some_and(|e| e.kind == EntryType::Directory);
+    // Paths are sorted, so what lies beneath a directory follows it, though perhaps not at once (`a`, `a-b`, `a/c`).
+    let covered = |at: usize, c: &LayerChange| changes.iter().skip(at + 1).take_while(|o| o.path.as_os_str().as_bytes().starts_with(c.path.as_os_str().as_bytes())).any(|o| o.path.starts_with(&c.path));
+    changes.iter().enumerate().filter(|(at, c)| !(is_directory(c) && covered(*at, c))).map(|(_, c)| c.to_change()).collect()
+}
+
+/// Remembers what an apply wrote, so that a second one does not take it for somebody else's change.
+pub fn remember_applied(record: &mut Record, report: &apply::Report) {
+    record.applied.extend(report.applied.iter().filter_map(|a| a.stamp.map(|stamp| (a.path.clone().into_os_string(), stamp))));
+}
+
 /// Applies a plan to the workspace that a record names.
 pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<apply::Report, JobError> {
     let workspace = std::fs::File::open(record.workspace_path()).map_err(|e| JobError::Keep(format!("opening the workspace: {e}")))?;
-    let (seconds, nanoseconds) = record.started;
-    let baseline = apply::Baseline::new(Moment { seconds, nanoseconds });
+    let mut baseline = apply::Baseline::new(record.started);
+    baseline.applied.extend(record.applied.iter().map(|(path, stamp)| (PathBuf::from(path), *stamp)));
     Ok(apply::apply(plan, layer, workspace.as_fd(), &baseline, apply::Durability::Synced))
 }
 

@@ -25,6 +25,7 @@ use stockade_core::id::{SandboxId, SandboxName};
 use stockade_core::result::Change;
 use stockade_core::spec::MountMode;
 
+use crate::workspace::change::{Moment, Stamp};
 use crate::workspace::remove;
 
 /// Version of the record's format.
@@ -99,20 +100,20 @@ pub struct Record {
     /// What could be done to it.
     pub mode: MountMode,
     /// When it began, by the clock that file times use.
-    pub started: (i64, u32),
+    pub started: Moment,
+    /// What was applied already, so that our own writes are no conflicts later.
+    #[serde(default)]
+    pub applied: Vec<(std::ffi::OsString, Stamp)>,
     /// The command, for people.
     pub command: Vec<String>,
     /// The overlay is kept after the sandbox ended: what changed.
     pub kept: Option<Vec<Change>>,
     /// Environment of programs, for `exec` in a created sandbox.
     #[serde(default)]
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(String, std::ffi::OsString)>,
     /// Working directory of programs.
     #[serde(default)]
-    pub cwd: String,
-    /// The flags that made it, so that `fork` can make another.
-    #[serde(default)]
-    pub recipe: Option<serde_json::Value>,
+    pub cwd: Option<stockade_core::path::SafePath>,
 }
 
 impl Record {
@@ -129,12 +130,12 @@ impl Record {
             workspace: workspace.to_string_lossy().into_owned(),
             workspace_hex: bytes.iter().map(|b| format!("{b:02x}")).collect(),
             mode,
-            started: file_clock(),
+            started: Moment::now(),
             command: Vec::new(),
+            applied: Vec::new(),
             kept: None,
             environment: Vec::new(),
-            cwd: String::new(),
-            recipe: None,
+            cwd: None,
         }
     }
 
@@ -147,12 +148,6 @@ impl Record {
             .collect();
         bytes.map_or_else(|| PathBuf::from(&self.workspace), |b| PathBuf::from(std::ffi::OsString::from_vec(b)))
     }
-}
-
-/// The time as file systems stamp it: the kernel's coarse clock.
-fn file_clock() -> (i64, u32) {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    (now.tv_sec, now.tv_nsec as u32)
 }
 
 /// The directory that holds all sandboxes of a person.
@@ -209,13 +204,9 @@ impl Sandboxes {
         }
     }
 
-    /// Takes over a directory whose record was written by a process that started this one.
-    pub fn adopt(&self, id: &SandboxId) -> Result<Owned, StateError> {
-        let directory = self.root.join(id.as_str());
-        let path = directory.join("lock");
-        let lock = File::options().write(true).open(&path).map_err(io("opening", &path))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
-        Ok(Owned { directory, id: id.clone(), lock: lock.into() })
+    /// Takes over a directory from the process that started this one, with the lock it passed on.
+    pub fn adopt(&self, id: &SandboxId, lock: OwnedFd) -> Owned {
+        Owned { directory: self.root.join(id.as_str()), id: id.clone(), lock }
     }
 
     /// Every sandbox there is. A directory without a readable record is left out (see [`Sandboxes::sweep`]).
@@ -265,7 +256,7 @@ impl Sandboxes {
             let directory = self.root.join(id.as_str());
             let Some(_lock) = try_lock(&directory.join("lock")) else { continue };
             let keep_it = match read_record(&directory, &id) {
-                Ok(record) => record.kept.is_some() && record.started.0 + keep.as_secs() as i64 > now,
+                Ok(record) => record.kept.is_some() && record.started.seconds + keep.as_secs() as i64 > now,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
@@ -300,9 +291,14 @@ impl Owned {
         remove::remove_tree(&self.directory).map_err(|e| io("removing", &self.directory)(std::io::Error::other(e)))
     }
 
-    /// Lets another process take the lock over (it waits in [`Sandboxes::adopt`]).
-    pub fn hand_over(self) {
-        drop(self.lock);
+    /// Reads the record back.
+    pub fn record(&self) -> Result<Record, StateError> {
+        read_record(&self.directory, &self.id)
+    }
+
+    /// The lock, to be passed on to a process that takes over.
+    pub fn lock(&self) -> &OwnedFd {
+        &self.lock
     }
 }
 

@@ -23,7 +23,7 @@ use super::freeze::{self, Frozen};
 use super::hierarchy::{Controller, Version};
 use super::layout::{self, Candidate, Layout, Via};
 use super::report::{self, Outcome};
-use super::{LimitError, check, files, kill};
+use super::{LimitError, check, files, kill, patience};
 
 /// What every group's name begins with; the sandbox's id follows.
 pub(super) const PREFIX: &str = "stockade-";
@@ -35,6 +35,10 @@ const KILL_BOUND: Duration = Duration::from_secs(5);
 const REMOVE_BOUND: Duration = Duration::from_secs(2);
 /// The same when nobody waits for the answer.
 const DROP_BOUND: Duration = Duration::from_millis(500);
+/// How long a sweep may hold the parent's lock.
+const LOCK_BOUND: Duration = Duration::from_millis(100);
+/// Nobody else need look inside, and who cannot open a directory cannot hold its lock.
+const DIRECTORY_MODE: Mode = Mode::RWXU;
 /// Tries at making a directory whose parent another process may be sweeping away.
 const TRIES: usize = 3;
 
@@ -78,7 +82,7 @@ type Make<'a> = &'a dyn Fn(&Path) -> Result<(), Errno>;
 impl Cgroup {
     /// Makes the group `stockade-<id>` and sets the limits. A limit that cannot be had is no error here: see [`Self::holds`].
     pub fn create(name: &str, limits: &Limits, layout: &Layout) -> Result<Self, LimitError> {
-        Self::build(name, limits, layout, &|path| rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)))
+        Self::build(name, limits, layout, &|path| rustix::fs::mkdir(path, DIRECTORY_MODE))
     }
 
     pub(super) fn build(name: &str, limits: &Limits, layout: &Layout, make: Make<'_>) -> Result<Self, LimitError> {
@@ -411,8 +415,13 @@ fn enable(directory: &Path, wanted: &BTreeSet<Controller>) {
     }
 }
 
-/// Makes a directory, opens it and locks it.
+/// Makes a directory, opens it and locks it. Meanwhile the parent is locked too (shared), which keeps a sweep from taking
+/// what is not yet locked for a leftover. Who cannot have the parent's lock goes on: any user may hold that one.
 fn open_new(version: Version, mount: &Path, path: PathBuf, make: Make<'_>) -> Result<Directory, LimitError> {
+    let parent = path.parent().and_then(|parent| files::open_directory(parent).ok());
+    if let Some(parent) = &parent {
+        let _ = patience::lock(parent, FlockOperation::NonBlockingLockShared, LOCK_BOUND);
+    }
     match make(&path) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(LimitError::Exists(path)),

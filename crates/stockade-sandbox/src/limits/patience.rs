@@ -1,6 +1,10 @@
 //! Bounded waiting for what the kernel does in its own time: short pauses first, longer ones later.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
@@ -32,5 +36,16 @@ impl Patience {
         std::thread::sleep(self.pause.min(left));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Patient::Yes
+    }
+}
+
+/// Takes a lock, waiting a bounded time for who has it.
+pub(super) fn lock(file: impl AsFd, kind: FlockOperation, bound: Duration) -> Result<(), Errno> {
+    let mut patience = Patience::new(bound);
+    loop {
+        match rustix::fs::flock(&file, kind) {
+            Err(Errno::WOULDBLOCK) if patience.pause() == Patient::Yes => {}
+            other => return other,
+        }
     }
 }

@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Dir, FileType, FlockOperation};
+use rustix::fs::{Access, Dir, FileType, FlockOperation};
 
 use super::apply::Directory;
 use super::cgroup::{PREFIX, is_name};
 use super::hierarchy::{Controller, Version};
 use super::layout::{self, Layout};
-use super::{LimitError, files, kill};
+use super::{LimitError, files, kill, patience};
 
 /// Leftovers lie below our own group, below one above it, or below a sibling: a session that has ended.
 const DEEPEST: usize = 2;
 /// Bounds of one sweep; what is left over is for the next.
 const MOST_DIRECTORIES: usize = 4096;
 const LONGEST: Duration = Duration::from_secs(2);
-/// A directory exists for a moment before its owner has locked it.
-const NEW_BORN: Duration = Duration::from_millis(20);
+/// How long those who make groups may keep us from looking.
+const LOCK_BOUND: Duration = Duration::from_millis(50);
 const KILL_BOUND: Duration = Duration::from_secs(1);
 
 /// What a sweep did.
@@ -38,12 +38,10 @@ pub struct Swept {
 pub fn sweep(layout: &Layout, is_alive: impl Fn(&str) -> bool) -> Swept {
     let mut swept = Swept::default();
     let end = Instant::now() + LONGEST;
-    let mut dead = find(layout, end);
-    dead.retain(|id, paths| !is_alive(id) && paths.iter().all(|(_, path)| is_free(path)));
-    if !dead.is_empty() {
-        std::thread::sleep(NEW_BORN);
-    }
-    for (id, paths) in dead {
+    for (id, paths) in find(layout, end) {
+        if is_alive(&id) {
+            continue;
+        }
         let Some(mut directories) = take_over(&paths) else { continue };
         let result = kill::kill(&directories, KILL_BOUND).and_then(|()| kill::remove(&mut directories, KILL_BOUND));
         match result {
@@ -104,21 +102,22 @@ fn subdirectories(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Whether nobody holds the lock just now, and the directory is our user's.
-fn is_free(path: &Path) -> bool {
-    let looked = files::open_directory(path).and_then(|open| {
-        rustix::fs::flock(&open, FlockOperation::NonBlockingLockShared)?;
-        Ok(rustix::fs::fstat(&open)?.st_uid)
-    });
-    looked == Ok(rustix::process::geteuid().as_raw())
-}
-
-/// Locks all directories of a sandbox that are still there; `None` if one is somebody's.
+/// Locks all directories of a sandbox that are still there; `None` if one is somebody's, or may be about to be: an owner
+/// holds the parent's lock from before a directory exists until it has locked that.
 fn take_over(paths: &[(Version, PathBuf)]) -> Option<Vec<Directory>> {
     let mut taken = Vec::new();
     for (version, path) in paths {
+        let parent = files::open_directory(path.parent()?).ok()?;
+        patience::lock(&parent, FlockOperation::NonBlockingLockExclusive, LOCK_BOUND).ok()?;
         let Ok(open) = files::open_directory(path) else { continue };
+        if rustix::fs::fstat(&open).ok()?.st_uid != rustix::process::geteuid().as_raw() {
+            return None;
+        }
         rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Its owner may have removed it, and let go of the lock, since we opened it.
+        if rustix::fs::access(path, Access::EXISTS).is_err() {
+            continue;
+        }
         let mut directory = Directory { version: *version, mount: path.clone(), path: path.clone(), open, controllers: BTreeSet::new() };
         if *version == Version::One && directory.exists("freezer.state") {
             directory.controllers.insert(Controller::Freezer);

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
@@ -251,25 +252,30 @@ fn a_process_can_be_moved_in_from_outside() {
 fn making_groups_while_others_sweep() {
     let layout = layout();
     let ours = format!("test-race-{}", std::process::id());
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            // Sweepers that know nothing of these sandboxes, as those of another settings directory would not.
-            scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let swept = sweep(&layout, |id| !id.starts_with(&ours));
-                    assert!(swept.removed.is_empty(), "{swept:?}");
-                }
-            });
-        }
-        let made = (0..200).try_for_each(|number| {
-            let group = Cgroup::create(&format!("stockade-{ours}-{number}"), &limits(Some(64 << 20), Some(8), None), &layout)?;
-            assert_eq!(group.holds().levels().into_values().collect::<Vec<_>>(), [Level::Enforced; 3], "{:?}", group.holds());
-            group.remove()
-        });
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        made.unwrap();
+    let making = AtomicBool::new(true);
+    let make = |number: usize| {
+        let group = Cgroup::create(&format!("stockade-{ours}-{number}"), &limits(Some(64 << 20), Some(8), None), &layout)?;
+        let levels = group.holds().levels().into_values().collect::<Vec<_>>();
+        group.remove().map(|()| levels)
+    };
+    let (made, swept) = std::thread::scope(|scope| {
+        // Sweepers that know nothing of these sandboxes, as those of another settings directory would not.
+        let sweeper = || {
+            let mut removed = BTreeSet::new();
+            while making.load(Ordering::Relaxed) {
+                removed.append(&mut sweep(&layout, |id| !id.starts_with(&ours)).removed);
+            }
+            removed
+        };
+        let sweepers = [scope.spawn(sweeper), scope.spawn(sweeper)];
+        let made: Vec<_> = (0..100).map(make).collect();
+        making.store(false, Ordering::Relaxed);
+        (made, sweepers.map(|sweeper| sweeper.join().unwrap()))
     });
+    for levels in made {
+        assert_eq!(levels.unwrap(), [Level::Enforced; 3]);
+    }
+    assert_eq!(swept, [const { BTreeSet::new() }; 2]);
 }
 
 #[test]

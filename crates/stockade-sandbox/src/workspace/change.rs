@@ -38,7 +38,7 @@ impl EntryType {
 }
 
 /// A time of change, as the file system keeps it. Compare it only with the fine-grained clock (`CLOCK_REALTIME`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: i64,
@@ -63,7 +63,7 @@ impl Moment {
 }
 
 /// Exactly one state of one inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     /// The device.
     pub device: u64,

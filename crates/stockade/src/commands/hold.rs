@@ -1,11 +1,49 @@
-//! `stockade hold`: to be written.
+//! `stockade hold`: the supervisor of one created sandbox. Started by `sandbox create`, never typed.
+//!
+//! Standard input is the sandbox's lock; standard output takes one line of JSON when the sandbox stands or cannot.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
+use serde_json::json;
+use stockade_sandbox::keeper::{self, Charge};
+use stockade_sandbox::state::Sandboxes;
+
+use super::run::explain;
 use crate::Context;
+use crate::assemble;
 use crate::cli::HoldArgs;
 use crate::failure::Failure;
 
-pub(crate) fn run(_args: &HoldArgs, _context: &Context) -> Result<ExitCode, Failure> {
-    Err(Failure::new("hold", "not built yet"))
+pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let places = context.places()?;
+    let lock: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Failure::new("hold", e.to_string()))?;
+    // A session of its own: the terminal of whoever created the sandbox means nothing to it.
+    let _ = rustix::process::setsid();
+    let sandboxes = Sandboxes::open(&places.state).map_err(|e| Failure::from_error("state", &e))?;
+    let owned = sandboxes.adopt(&args.id, lock);
+    let charge = Charge::read(&owned.directory).map_err(|e| explain(&e))?;
+    let choice = charge.backend.parse().map_err(|_| Failure::new("hold", format!("unknown backend `{}`", charge.backend)))?;
+    let backend = assemble::backend_of(choice)?;
+    stockade_store::private_dir::ensure_private_dir(&places.runtime).map_err(|e| Failure::from_error("runtime directory", &e))?;
+    let socket = keeper::socket_path(&places.runtime, &args.id);
+    let printer = &context.printer;
+    keeper::hold(owned, backend.as_ref(), &charge, &places.state, &socket, |started| {
+        let line = match started {
+            Ok(enforcement) => json!({ "ready": true, "enforcement": enforcement }),
+            Err(error) => explain(error).to_json(),
+        };
+        // The creator may be gone; the sandbox is wanted all the same.
+        let _ = printer.json(&line);
+        let _ = close_output();
+    })
+    .map_err(|e| explain(&e))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The creator waits for the end of our output; give it the null device instead.
+fn close_output() -> Result<(), rustix::io::Errno> {
+    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)
 }

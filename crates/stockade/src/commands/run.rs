@@ -20,9 +20,9 @@ use crate::failure::Failure;
 use crate::terminal::RawTerminal;
 
 /// Bytes of output that are captured where nobody said otherwise.
-const CAPTURE: u64 = 10 << 20;
+pub(crate) const CAPTURE: u64 = 10 << 20;
 /// Signals that are passed on to the program.
-const SIGNALS: [i32; 7] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+pub(crate) const SIGNALS: [i32; 7] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure> {
     let assembled = assemble::assemble(&args.sandbox, context)?;

@@ -1,11 +1,80 @@
-//! `stockade sandbox`: to be written.
+//! `stockade sandbox`: the walls, and sandboxes that live longer than one command.
+
+mod changes;
+mod create;
+mod exec;
+mod files;
+mod lifecycle;
+mod list;
+mod status;
 
 use std::process::ExitCode;
 
+use stockade_sandbox::files::FileError;
+use stockade_sandbox::keeper::Remote;
+use stockade_sandbox::state::{Found, Sandboxes, StateError};
+
 use crate::Context;
-use crate::cli::SandboxArgs;
+use crate::cli::{SandboxArgs, SandboxRef, SandboxVerb};
 use crate::failure::Failure;
 
-pub(crate) fn run(_args: &SandboxArgs, _context: &Context) -> Result<ExitCode, Failure> {
-    Err(Failure::new("sandbox", "not built yet"))
+/// Does what `stockade sandbox` was asked for.
+pub(crate) fn run(args: &SandboxArgs, context: &Context) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        None => status::show(context),
+        Some(SandboxVerb::Use(args)) => status::choose(args, context),
+        Some(SandboxVerb::Create(args)) => create::create(args, context),
+        Some(SandboxVerb::Fork(args)) => create::fork(args, context),
+        Some(SandboxVerb::List) => list::list(context),
+        Some(SandboxVerb::Exec(args)) => exec::exec(args, context),
+        Some(SandboxVerb::Shell(args)) => exec::shell(args, context),
+        Some(SandboxVerb::Read(args)) => files::read(args, context),
+        Some(SandboxVerb::Write(args)) => files::write(args, context),
+        Some(SandboxVerb::Cp(args)) => files::copy(args, context),
+        Some(SandboxVerb::Diff(args)) => changes::diff(args, context),
+        Some(SandboxVerb::Apply(args)) => changes::apply(args, context),
+        Some(SandboxVerb::Discard(args)) => changes::discard(args, context),
+        Some(SandboxVerb::Network(args)) => list::network(args, context),
+        Some(SandboxVerb::Pause(args)) => lifecycle::pause(args, context),
+        Some(SandboxVerb::Resume(args)) => lifecycle::resume(args, context),
+        Some(SandboxVerb::Prune(args)) => lifecycle::prune(args, context),
+        Some(SandboxVerb::Destroy(args)) => lifecycle::destroy(args, context),
+    }
+}
+
+/// All sandboxes of this person.
+fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
+    Sandboxes::open(&context.places()?.state).map_err(|e| state_failure(&e))
+}
+
+/// One sandbox by id or name.
+fn find(reference: &SandboxRef, context: &Context) -> Result<Found, Failure> {
+    sandboxes(context)?.find(reference.as_str()).map_err(|e| state_failure(&e))
+}
+
+fn state_failure(error: &StateError) -> Failure {
+    let failure = Failure::from_error("state", error);
+    match error {
+        StateError::Unknown(_) => failure.with_hint("stockade sandbox list"),
+        StateError::NameTaken(_) => failure.with_hint("choose another name, or destroy the other sandbox first"),
+        StateError::Damaged { .. } => failure.with_hint("stockade sandbox prune --all"),
+        StateError::Io { .. } => failure,
+    }
+}
+
+fn file_failure(step: &str, error: &FileError) -> Failure {
+    Failure::from_error(step, error)
+}
+
+/// Connects to a sandbox that must be running.
+fn connect(found: &Found, context: &Context) -> Result<Remote, Failure> {
+    let id = &found.record.id;
+    if !found.alive {
+        return Err(Failure::new("sandbox", format!("sandbox {id} has ended; only its changes are kept"))
+            .with_hint(format!("stockade sandbox diff {id} · apply · discard")));
+    }
+    if found.record.kind == stockade_sandbox::state::Kind::Run {
+        return Err(Failure::new("sandbox", format!("sandbox {id} belongs to a `stockade run` that is still going on")));
+    }
+    Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e))
 }

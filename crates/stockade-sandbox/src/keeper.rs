@@ -1,0 +1,215 @@
+//! Created sandboxes: what their supervisor is given, and how others reach it.
+//!
+//! `sandbox create` writes a [`Charge`] into the sandbox's directory and starts `stockade hold ID` with the sandbox's lock as its standard
+//! input; the supervisor reads the charge, starts the wall and answers one line. From then on the lock says that it lives.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use stockade_core::demand::Enforcement;
+use stockade_core::id::SandboxId;
+use stockade_core::spec::SandboxSpec;
+use stockade_wire::message::{Reply, Request};
+
+use crate::backends::{Backend, Start, judge, local};
+use crate::connection::{Connection, ConnectionError};
+use crate::files::FileError;
+use crate::hold::{self, Ended, Supervisor};
+use crate::once::{self, JobError};
+use crate::signals::Signals;
+use crate::state::{Owned, Record, Sandboxes};
+use crate::workspace::kept;
+use crate::workspace::layer::Layer;
+
+/// Name of the charge in a sandbox's directory.
+const CHARGE: &str = "charge.json";
+/// Exists while a person has paused the sandbox.
+const PAUSED: &str = "paused";
+/// How long a supervisor may take to answer.
+const PATIENCE_SECONDS: u64 = 30;
+
+/// What a supervisor is to hold.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Charge {
+    /// The sandbox.
+    pub spec: SandboxSpec,
+    /// The person's home directory outside.
+    pub home: PathBuf,
+    /// Values of variables that name toolchain roots.
+    pub toolchain_roots: Vec<OsString>,
+    /// The wall.
+    pub backend: String,
+}
+
+impl Charge {
+    /// Writes it where the supervisor looks.
+    pub fn write(&self, directory: &Path) -> Result<(), JobError> {
+        let path = directory.join(CHARGE);
+        let text = serde_json::to_vec(self).map_err(|e| JobError::Keep(e.to_string()))?;
+        std::fs::write(&path, text).map_err(|e| JobError::Keep(format!("writing {}: {e}", path.display())))
+    }
+
+    /// Reads it.
+    pub fn read(directory: &Path) -> Result<Self, JobError> {
+        let path = directory.join(CHARGE);
+        let text = std::fs::read(&path).map_err(|e| JobError::Keep(format!("reading {}: {e}", path.display())))?;
+        serde_json::from_slice(&text).map_err(|e| JobError::Keep(format!("{} is damaged: {e}", path.display())))
+    }
+}
+
+/// Where a sandbox's supervisor listens.
+pub fn socket_path(runtime: &Path, id: &SandboxId) -> PathBuf {
+    runtime.join(format!("{id}.sock"))
+}
+
+/// Holds a sandbox until it ends. `ready` is called once, when clients can connect or when it cannot start.
+pub fn hold(
+    owned: Owned,
+    backend: &dyn Backend,
+    charge: &Charge,
+    state: &Path,
+    socket: &Path,
+    ready: impl FnOnce(Result<&Enforcement, &JobError>),
+) -> Result<Ended, JobError> {
+    let signals = Signals::catch(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(|e| JobError::Keep(e.to_string()))?;
+    let hidden = [state.to_owned()];
+    let start = Start {
+        spec: &charge.spec,
+        id: &owned.id,
+        directory: &owned.directory,
+        home: &charge.home,
+        toolchain_roots: &charge.toolchain_roots,
+        hidden: &hidden,
+    };
+    let started = backend.start(&start).and_then(|running| {
+        if backend.kind() != local::KIND {
+            judge(running.enforcement(), &charge.spec)?;
+        }
+        Ok(running)
+    });
+    let listening = started.map_err(JobError::from).and_then(|running| {
+        let listener = hold::listen(socket).map_err(|e| JobError::Keep(format!("listening on {}: {e}", socket.display())))?;
+        Ok((running, listener))
+    });
+    let (running, listener) = match listening {
+        Ok(both) => both,
+        Err(error) => {
+            ready(Err(&error));
+            owned.remove()?;
+            return Err(error);
+        }
+    };
+    ready(Ok(running.enforcement()));
+    let upper = owned.directory.join("layer/upper");
+    let mut exports = None;
+    let (ended, mut running) = Supervisor::new(running, listener).serve(&signals, |running| {
+        let exports = exports.get_or_insert_with(|| running.take_exports());
+        bring_out(exports, &upper);
+    });
+    let mut exports = exports.unwrap_or_default();
+    exports.extend(running.take_exports());
+    running.destroy();
+    let _ = std::fs::remove_file(socket);
+    bring_out(&exports, &upper);
+    finish(owned, &ended, charge, &upper)?;
+    Ok(ended)
+}
+
+fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {
+    if let Some((_, fd)) = exports.iter().find(|(name, _)| name == "layers/layer/upper") {
+        // A copy that fails leaves none, and whoever asks for the changes is told that there is none.
+        let _ = once::bring_out(fd.as_fd(), upper);
+    }
+}
+
+/// A destroyed sandbox leaves nothing; one that ended otherwise leaves its changes, if there are any.
+fn finish(owned: Owned, ended: &Ended, charge: &Charge, upper: &Path) -> Result<(), JobError> {
+    let changes = match ended {
+        Ended::Destroyed => Vec::new(),
+        Ended::Limit(_) | Ended::Guest | Ended::Signal if upper.is_dir() && !kept::is_empty_layer(upper).unwrap_or(true) => {
+            Layer::new(upper, charge.spec.workspace.path.as_path()).changes()?
+        }
+        Ended::Limit(_) | Ended::Guest | Ended::Signal => Vec::new(),
+    };
+    if changes.is_empty() {
+        return Ok(owned.remove()?);
+    }
+    let mut record = owned.record()?;
+    record.kept = Some(once::listed(&changes));
+    Ok(owned.write_record(&record)?)
+}
+
+/// A client's connection to a supervisor.
+pub struct Remote {
+    /// The stream.
+    pub connection: Connection,
+}
+
+impl Remote {
+    /// Connects and says hello.
+    pub fn connect(runtime: &Path, id: &SandboxId) -> Result<Self, FileError> {
+        let mut connection = hold::connect(&socket_path(runtime, id))?;
+        connection.send(0, &Request::Hello { version: stockade_wire::VERSION, token: [0; 32] }, &[])?;
+        match connection.receive(PATIENCE_SECONDS)? {
+            (0, Reply::Welcome { version, .. }) if version == stockade_wire::VERSION => Ok(Self { connection }),
+            _ => Err(ConnectionError::OutOfTurn("something else than a welcome").into()),
+        }
+    }
+
+    /// Stops or continues everything inside.
+    pub fn freeze(&mut self, frozen: bool) -> Result<(), FileError> {
+        self.simple(&Request::Freeze { frozen })
+    }
+
+    /// Ends the sandbox; its supervisor removes everything.
+    pub fn shut_down(&mut self) -> Result<(), FileError> {
+        self.simple(&Request::Shutdown {})
+    }
+
+    fn simple(&mut self, request: &Request) -> Result<(), FileError> {
+        let id = self.connection.fresh_id();
+        self.connection.send(id, request, &[])?;
+        loop {
+            match self.connection.receive(PATIENCE_SECONDS)? {
+                (got, Reply::Done {}) if got == id => return Ok(()),
+                (got, Reply::Failed { kind, message }) if got == id => return Err(FileError::Refused { kind, message }),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether a person paused the sandbox.
+pub fn is_paused(directory: &Path) -> bool {
+    directory.join(PAUSED).exists()
+}
+
+/// Remembers, or forgets, that a person paused the sandbox.
+pub fn mark_paused(directory: &Path, paused: bool) -> std::io::Result<()> {
+    let path = directory.join(PAUSED);
+    if paused { std::fs::write(path, b"") } else { std::fs::remove_file(path).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) }) }
+}
+
+/// Makes a new sandbox's directory with the same contents as another's.
+pub fn fork(sandboxes: &Sandboxes, from: &Path, record: &Record) -> Result<(Owned, Charge), JobError> {
+    let charge = Charge::read(from)?;
+    let owned = sandboxes.create()?;
+    let upper = from.join("layer/upper");
+    if upper.is_dir() {
+        let layer = owned.directory.join("layer");
+        crate::state::private_directory(&layer).map_err(|e| JobError::Keep(e.to_string()))?;
+        let source = std::fs::File::open(&upper).map_err(|e| JobError::Keep(format!("opening {}: {e}", upper.display())))?;
+        let ownership = if rustix::process::geteuid().is_root() { kept::Ownership::Same } else { kept::Ownership::Caller };
+        kept::copy_tree(source.as_fd(), &layer.join("upper"), ownership).map_err(|e| JobError::Keep(e.to_string()))?;
+    }
+    let mut copy = record.clone();
+    copy.id = owned.id.clone();
+    copy.name = None;
+    copy.kept = None;
+    owned.write_record(&copy)?;
+    charge.write(&owned.directory)?;
+    Ok((owned, charge))
+}

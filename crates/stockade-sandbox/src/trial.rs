@@ -1,0 +1,71 @@
+//! A trial: a real sandbox around nothing, to learn what a wall holds on this machine.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use stockade_core::demand::{Demand, Enforcement};
+use stockade_core::limits::{Limit, Limits};
+use stockade_core::path::SafePath;
+use stockade_core::spec::{MountMode, SandboxSpec, Workspace};
+
+use crate::backends::{Backend, Start};
+use crate::drive::{self, Ending, Sink, Streams};
+use crate::once::{self, JobError};
+use crate::state::Sandboxes;
+
+/// What a trial found.
+#[derive(Debug)]
+pub struct Found {
+    /// What holds.
+    pub enforcement: Enforcement,
+    /// How long each step of the start took, in microseconds.
+    pub steps: Vec<(String, u32)>,
+    /// A program ran inside and came back.
+    pub ran: bool,
+}
+
+/// Starts a sandbox around an empty directory, runs `/bin/true` in it, and removes everything again.
+pub fn trial(backend: &dyn Backend, state: &Path, home: &Path) -> Result<Found, JobError> {
+    let sandboxes = Sandboxes::open(state)?;
+    let owned = sandboxes.create()?;
+    let workspace = std::env::temp_dir().join(format!("stockade-trial-{}", owned.id));
+    let result = in_workspace(backend, &owned, &workspace, home);
+    // An empty directory of our own; nothing worse can happen than that it stays.
+    let _ = std::fs::remove_dir(&workspace);
+    owned.remove()?;
+    result
+}
+
+fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &Path, home: &Path) -> Result<Found, JobError> {
+    crate::state::private_directory(workspace).map_err(|e| JobError::Keep(format!("making a directory for the trial: {e}")))?;
+    let real = std::fs::canonicalize(workspace).map_err(|e| JobError::Keep(e.to_string()))?;
+    let safe = |path: &Path| SafePath::new(path).map_err(|e| JobError::Keep(e.to_string()));
+    let spec = SandboxSpec {
+        workspace: Workspace { path: safe(&real)?, mode: MountMode::Overlay, git_common: None },
+        mounts: Vec::new(),
+        env: vec![("PATH".into(), OsString::from("/usr/bin:/bin"))],
+        cwd: safe(&real)?,
+        home: safe(Path::new("/home/sandbox"))?,
+        exec_list: None,
+        limits: Limits {
+            cpu_millis: Some(Limit::default_of(1000)),
+            memory: Some(Limit::default_of(256 << 20)),
+            pids: Some(Limit::default_of(64)),
+            disk: Some(Limit::default_of(64 << 20)),
+            ..Limits::default()
+        },
+        // The point is to see everything that is missing, not to stop at the first.
+        allow_degraded: Demand::ALL.into_iter().collect::<BTreeSet<_>>(),
+        path_dirs: Vec::new(),
+    };
+    let start = Start { spec: &spec, id: &owned.id, directory: &owned.directory, home, toolchain_roots: &[], hidden: &[] };
+    let mut running = backend.start(&start)?;
+    let (enforcement, steps) = (running.enforcement().clone(), running.steps().to_vec());
+    let exec = once::exec_of(&["true".into()], &spec);
+    let streams = Streams::Plain { stdin: None, stdout: Sink::Buffer(4096), stderr: Sink::Buffer(4096) };
+    let (connection, watch) = running.parts();
+    let outcome = drive::drive(connection, exec, streams, None, None, watch)?;
+    running.destroy();
+    Ok(Found { enforcement, steps, ran: outcome.ending == Ending::Code(0) })
+}

@@ -1,0 +1,125 @@
+//! `sandbox exec` and `sandbox shell`: a program in a sandbox that stands.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use stockade_core::demand::Demand;
+use stockade_core::path::SafePath;
+use stockade_sandbox::drive::{self, Ending, Outcome, Sink, Streams, Watch};
+use stockade_sandbox::once;
+use stockade_sandbox::signals::Signals;
+use stockade_sandbox::state::Record;
+use stockade_sandbox::wire::{Exec, Stdio};
+
+use super::super::run::{CAPTURE, SIGNALS, code, text_or_base64};
+use super::{connect, find};
+use crate::Context;
+use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
+use crate::failure::Failure;
+use crate::terminal::RawTerminal;
+
+/// The supervisor watches limits; from here a program ends when its connection does.
+struct Afar;
+
+impl Watch for Afar {
+    fn tick(&mut self) -> Option<Demand> {
+        None
+    }
+
+    fn is_needed(&self) -> bool {
+        false
+    }
+
+    fn kill(&mut self) {}
+}
+
+pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let found = find(&args.sandbox, context)?;
+    let exec = program(&args.program, &args.env, args.cwd.as_ref(), &found.record, context)?;
+    let outcome = in_sandbox(&found, exec, args.timeout, context)?;
+    if let Ending::NotStarted { missing, message } = &outcome.ending {
+        return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
+    }
+    if context.printer.is_json() {
+        let (stdout, stdout_base64) = text_or_base64(&outcome.stdout.bytes);
+        let (stderr, stderr_base64) = text_or_base64(&outcome.stderr.bytes);
+        let mut value = json!({
+            "sandbox_id": found.record.id,
+            "exit_code": if let Ending::Code(code) = outcome.ending { Some(code) } else { None },
+            "signal": if let Ending::Signal(signal) = outcome.ending { Some(signal) } else { None },
+            "timed_out": outcome.ending == Ending::TimedOut,
+            "truncated": { "stdout": outcome.stdout.truncated, "stderr": outcome.stderr.truncated },
+            "duration_ms": once::millis(outcome.duration),
+        });
+        let texts = [("stdout", stdout), ("stdout_base64", stdout_base64), ("stderr", stderr), ("stderr_base64", stderr_base64)];
+        for (key, text) in texts.into_iter().filter_map(|(k, t)| t.map(|t| (k, t))) {
+            if let Some(map) = value.as_object_mut() {
+                map.insert(key.to_owned(), text.into());
+            }
+        }
+        context.printer.json(&value)?;
+    } else if outcome.ending == Ending::TimedOut {
+        context.printer.warning("the time limit was reached; the program was killed");
+    }
+    Ok(ExitCode::from(code(&outcome.ending)))
+}
+
+pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Failure> {
+    let found = find(&args.sandbox, context)?;
+    let shell = found.record.environment.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value.clone());
+    let shell = shell.filter(|s| std::path::Path::new(s).starts_with("/bin") || std::path::Path::new(s).starts_with("/usr/bin"));
+    let exec = program(&[shell.unwrap_or_else(|| "/bin/sh".into())], &[], None, &found.record, context)?;
+    let outcome = in_sandbox(&found, exec, None, context)?;
+    match outcome.ending {
+        Ending::NotStarted { message, .. } => Err(Failure::no_program("shell", message)),
+        ending => Ok(ExitCode::from(code(&ending))),
+    }
+}
+
+fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &Record, context: &Context) -> Result<Exec, Failure> {
+    let mut variables = record.environment.clone();
+    for flag in env {
+        variables.retain(|(name, _)| *name != flag.name);
+        if let Some(value) = flag.value.clone().or_else(|| context.environment.variable(&flag.name)) {
+            variables.push((flag.name.clone(), value));
+        }
+    }
+    // The terminal is the caller's, not the creator's.
+    if let Some(term) = context.environment.variable("TERM") {
+        variables.retain(|(name, _)| name != "TERM");
+        variables.push(("TERM".into(), term));
+    }
+    let workspace = record.workspace_path();
+    let base = record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
+    let cwd = SafePath::new(cwd.map_or_else(|| base.to_owned(), |c| base.join(c))).map_err(|e| Failure::from_error("working directory", &e))?;
+    Ok(Exec {
+        argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
+        env: variables.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
+        cwd: cwd.as_bytes().into(),
+        stdio: Stdio::Piped { stdin: false },
+    })
+}
+
+fn in_sandbox(found: &stockade_sandbox::state::Found, exec: Exec, timeout: Option<Duration>, context: &Context) -> Result<Outcome, Failure> {
+    let mut remote = connect(found, context)?;
+    let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
+    let interactive = !context.printer.is_json() && [stdin, stdout, stderr].iter().all(|fd| rustix::termios::isatty(fd));
+    let raw = if interactive { Some(RawTerminal::enter(stdin)?) } else { None };
+    let streams = if interactive {
+        Streams::Terminal { terminal: stdin }
+    } else if context.printer.is_json() {
+        Streams::Plain { stdin: Some(stdin), stdout: Sink::Buffer(CAPTURE), stderr: Sink::Buffer(CAPTURE) }
+    } else {
+        Streams::Plain { stdin: Some(stdin), stdout: Sink::Descriptor(stdout), stderr: Sink::Descriptor(stderr) }
+    };
+    let outcome = drive::drive(&mut remote.connection, exec, streams, timeout, Some(&signals), &mut Afar);
+    drop(raw);
+    outcome.map_err(|e| Failure::from_error("sandbox", &e))
+}

@@ -1,0 +1,66 @@
+//! `sandbox pause`, `resume`, `prune` and `destroy`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stockade_sandbox::keeper;
+use stockade_sandbox::state::{KEEP, Kind};
+
+use super::{connect, file_failure, find, sandboxes, state_failure};
+use crate::Context;
+use crate::cli::{DestroyArgs, OneSandbox, PruneArgs};
+use crate::failure::Failure;
+
+/// How long a supervisor may take to remove its sandbox.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn pause(args: &OneSandbox, context: &Context) -> Result<ExitCode, Failure> {
+    set_paused(args, true, context)
+}
+
+pub(super) fn resume(args: &OneSandbox, context: &Context) -> Result<ExitCode, Failure> {
+    set_paused(args, false, context)
+}
+
+fn set_paused(args: &OneSandbox, paused: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let found = find(&args.sandbox, context)?;
+    let mut remote = connect(&found, context)?;
+    remote.freeze(paused).map_err(|e| file_failure(if paused { "pausing" } else { "resuming" }, &e))?;
+    keeper::mark_paused(&found.directory, paused).map_err(|e| Failure::new("state", e.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let keep = if args.all { Duration::ZERO } else { KEEP };
+    let removed = sandboxes(context)?.sweep(keep).map_err(|e| state_failure(&e))?;
+    if context.printer.is_json() {
+        context.printer.json(&json!({ "removed": removed }))?;
+    } else {
+        context.printer.note(format!("{} removed", removed.len()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode, Failure> {
+    for reference in &args.sandboxes {
+        let found = find(reference, context)?;
+        if !found.alive {
+            sandboxes(context)?.remove(&found).map_err(|e| state_failure(&e))?;
+            continue;
+        }
+        if found.record.kind == Kind::Run {
+            return Err(Failure::new("destroy", format!("sandbox {} belongs to a `stockade run`; end that", found.record.id)));
+        }
+        connect(&found, context)?.shut_down().map_err(|e| file_failure("destroying", &e))?;
+        // Done means gone: `list` must not show it afterwards, nor may its processes linger.
+        let deadline = Instant::now() + PATIENCE;
+        while found.directory.exists() {
+            if Instant::now() > deadline {
+                return Err(Failure::new("destroy", format!("sandbox {} did not end in time", found.record.id)));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
