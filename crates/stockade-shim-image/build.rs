@@ -27,7 +27,14 @@ fn main() {
         return;
     }
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
-    for watched in ["crates/stockade-shim/src", "crates/stockade-shim/seccomp", "crates/stockade-shim/build.rs", "crates/stockade-shim/Cargo.toml", "crates/stockade-wire/src", "Cargo.lock"] {
+    for watched in [
+        "crates/stockade-shim/src",
+        "crates/stockade-shim/seccomp",
+        "crates/stockade-shim/build.rs",
+        "crates/stockade-shim/Cargo.toml",
+        "crates/stockade-wire/src",
+        "Cargo.lock",
+    ] {
         println!("cargo:rerun-if-changed={}", workspace.join(watched).display());
     }
     let target = static_target(&arch);
@@ -36,7 +43,15 @@ fn main() {
     cargo.current_dir(&workspace).args(["build", "--locked", "-p", "stockade-shim", "--profile", "shim", "--target", &target]);
     // A target directory of its own, or this build would wait for the lock that its parent holds.
     cargo.env("CARGO_TARGET_DIR", &build);
-    for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_MAKEFLAGS", "MAKEFLAGS"] {
+    for inherited in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+        "CARGO_MAKEFLAGS",
+        "MAKEFLAGS",
+    ] {
         cargo.env_remove(inherited);
     }
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");
@@ -50,7 +65,8 @@ fn main() {
 
 /// The target whose static libraries are on this machine.
 fn static_target(arch: &str) -> String {
-    let sysroot = Command::new(variable("RUSTC")).args(["--print", "sysroot"]).output().map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
+    let sysroot =
+        Command::new(variable("RUSTC")).args(["--print", "sysroot"]).output().map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
     let sysroot = sysroot.unwrap_or_else(|e| panic!("asking rustc for its sysroot: {e}"));
     let installed = |target: &str| Path::new(&sysroot).join("lib/rustlib").join(target).join("lib").is_dir();
     let (musl, gnu) = (format!("{arch}-unknown-linux-musl"), format!("{arch}-unknown-linux-gnu"));

@@ -69,6 +69,7 @@ impl Connection {
     }
 
     /// The same stream, used as if no descriptor could travel on it.
+    #[must_use]
     pub fn without_passing(mut self) -> Self {
         self.passing = Passing::Impossible;
         self

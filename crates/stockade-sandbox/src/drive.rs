@@ -345,7 +345,9 @@ impl Relay<'_> {
         match reply {
             Reply::Data { stream: Stream::Output {}, bytes } => self.out.as_mut().map(|o| o.take(&bytes.0)),
             Reply::Data { stream: Stream::Errors {}, bytes } => self.err.as_mut().map(|o| o.take(&bytes.0)),
-            Reply::Credit { stream: Stream::Input {}, bytes } => self.stdin.as_mut().map(|i| i.credit = i.credit.saturating_add(bytes).min(WINDOW)),
+            Reply::Credit { stream: Stream::Input {}, bytes } => {
+                self.stdin.as_mut().map(|i| i.credit = i.credit.saturating_add(bytes).min(WINDOW))
+            }
             Reply::Eof { .. } => None,
             Reply::Exited { exit: Exit::Code { code } } => return Ok(Some(Ending::Code(code))),
             Reply::Exited { exit: Exit::Signal { signal } } => return Ok(Some(Ending::Signal(signal))),

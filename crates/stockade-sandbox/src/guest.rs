@@ -45,13 +45,17 @@ fn program() -> Result<OwnedFd, Errno> {
 
 /// Starts the guest in namespaces (or none) and in its cgroups.
 pub fn spawn(namespaces: Namespaces, identity: Identity, join: &[OwnedFd], passing: Passing) -> Result<Stream, BackendError> {
-    let prepare = |detail: &str, errno: Errno| BackendError::Step { step: "starting the guest".into(), detail: format!("{detail}: {errno}"), fix: String::new() };
+    let prepare = |detail: &str, errno: Errno| BackendError::Step {
+        step: "starting the guest".into(),
+        detail: format!("{detail}: {errno}"),
+        fix: String::new(),
+    };
     let program = program().map_err(|e| prepare("making a memory file for the guest program", e))?;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| prepare("making the control stream", e))?;
     let mut token = [0u8; 32];
     crate::state::random_bytes(&mut token).map_err(|e| prepare("reading random bytes", e))?;
-    let hex: String = token.iter().map(|b| format!("{b:02x}")).collect();
+    let hex = crate::state::hex(&token);
     let environment = CString::new(format!("STOCKADE_TOKEN={hex}")).into_iter().collect();
     let start = guest::Start { program: &program, control: &theirs, environment, namespaces, identity, join };
     let guest = guest::start(&start).map_err(|error| explain(&error))?;

@@ -100,8 +100,12 @@ impl Supervisor {
         Self { running, listener, clients: HashMap::new(), owners: HashMap::new(), next_client: 1, frozen: false }
     }
 
-    /// Serves until the end; `before_thaw` is called when everything inside stands still, to bring layers out of memory.
-    pub fn serve(mut self, signals: &stockade_sys::signals::Signals, mut on_frozen: impl FnMut(&mut dyn Running)) -> (Ended, Box<dyn Running>) {
+    /// Serves until the end; `on_frozen` is called when everything inside stands still, to bring layers out of memory.
+    pub fn serve(
+        mut self,
+        signals: &stockade_sys::signals::Signals,
+        mut on_frozen: impl FnMut(&mut dyn Running),
+    ) -> (Ended, Box<dyn Running>) {
         loop {
             let ready = self.wait(signals);
             if ready.signal && signals.next().is_some() {
@@ -115,7 +119,7 @@ impl Supervisor {
                 self.running.parts().1.kill();
                 return (Ended::Limit(demand), self.running);
             }
-            if ready.guest && self.from_guest().is_err() {
+            if ready.guest && self.serve_guest().is_err() {
                 let hit = self.running.parts().1.tick();
                 return (hit.map_or(Ended::Guest, Ended::Limit), self.running);
             }
@@ -123,7 +127,7 @@ impl Supervisor {
                 self.accept();
             }
             for client in ready.clients {
-                match self.from_client(client, &mut on_frozen) {
+                match self.serve_client(client, &mut on_frozen) {
                     Ok(Next::GoOn) => {}
                     Ok(Next::End) => return (Ended::Destroyed, self.running),
                     Err(_) => self.lose(client),
@@ -181,13 +185,14 @@ impl Supervisor {
             if self.clients.len() >= MAX_CLIENTS || !peer.is_ok_and(|p| p.uid == own || p.uid.is_root()) {
                 continue;
             }
-            let client = Client { connection: Connection::new(socket, Passing::Possible), queue: Vec::new(), requests: HashMap::new(), gone: false };
+            let client =
+                Client { connection: Connection::new(socket, Passing::Possible), queue: Vec::new(), requests: HashMap::new(), gone: false };
             self.clients.insert(self.next_client, client);
             self.next_client += 1;
         }
     }
 
-    fn from_client(&mut self, id: u64, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Result<Next, ConnectionError> {
+    fn serve_client(&mut self, id: u64, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Result<Next, ConnectionError> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(Next::GoOn) };
         client.connection.fill()?;
         while let Some(client) = self.clients.get_mut(&id) {
@@ -196,7 +201,9 @@ impl Supervisor {
                 Request::Hello { version, .. } if version == stockade_wire::VERSION => {
                     queue(client, request_id, &Reply::Welcome { version, pid: std::process::id() });
                 }
-                Request::Hello { .. } | Request::Jail { .. } => return Err(ConnectionError::OutOfTurn("a request that only the supervisor makes")),
+                Request::Hello { .. } | Request::Jail { .. } => {
+                    return Err(ConnectionError::OutOfTurn("a request that only the supervisor makes"));
+                }
                 Request::Ping {} => queue(client, request_id, &Reply::Pong {}),
                 Request::Shutdown {} => {
                     queue(client, request_id, &Reply::Done {});
@@ -209,7 +216,7 @@ impl Supervisor {
                         queue(client, request_id, &answer);
                     }
                 }
-                request => self.forward(id, request_id, request)?,
+                request => self.forward(id, request_id, &request)?,
             }
         }
         Ok(Next::GoOn)
@@ -230,11 +237,16 @@ impl Supervisor {
     }
 
     /// Passes a request on under a number of our own.
-    fn forward(&mut self, client_id: u64, request_id: u32, request: Request) -> Result<(), ConnectionError> {
+    fn forward(&mut self, client_id: u64, request_id: u32, request: &Request) -> Result<(), ConnectionError> {
         let Some(client) = self.clients.get_mut(&client_id) else { return Ok(()) };
         let follows = matches!(
             request,
-            Request::Data { .. } | Request::Eof { .. } | Request::Credit { .. } | Request::Signal { .. } | Request::Resize { .. } | Request::Cancel {}
+            Request::Data { .. }
+                | Request::Eof { .. }
+                | Request::Credit { .. }
+                | Request::Signal { .. }
+                | Request::Resize { .. }
+                | Request::Cancel {}
         );
         let known = client.requests.iter().find(|(_, theirs)| **theirs == request_id).map(|(ours, _)| *ours);
         let (guest, _) = self.running.parts();
@@ -254,7 +266,7 @@ impl Supervisor {
                 ours
             }
         };
-        let passed = match &request {
+        let passed = match request {
             Request::Run { exec } if exec.stdio == (Stdio::Passed {}) => client.connection.take_some_descriptors(3),
             _ => Vec::new(),
         };
@@ -265,10 +277,10 @@ impl Supervisor {
             return Ok(());
         }
         let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
-        guest.send(ours, &request, &fds)
+        guest.send(ours, request, &fds)
     }
 
-    fn from_guest(&mut self) -> Result<(), ConnectionError> {
+    fn serve_guest(&mut self) -> Result<(), ConnectionError> {
         self.running.parts().0.fill()?;
         loop {
             let Some((ours, reply)) = self.running.parts().0.buffered::<Reply>()? else { return Ok(()) };

@@ -128,11 +128,10 @@ fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {
 /// A destroyed sandbox leaves nothing; one that ended otherwise leaves its changes, if there are any.
 fn finish(owned: Owned, ended: &Ended, charge: &Charge, upper: &Path) -> Result<(), JobError> {
     let changes = match ended {
-        Ended::Destroyed => Vec::new(),
         Ended::Limit(_) | Ended::Guest | Ended::Signal if upper.is_dir() && !kept::is_empty_layer(upper).unwrap_or(true) => {
             Layer::new(upper, charge.spec.workspace.path.as_path()).changes()?
         }
-        Ended::Limit(_) | Ended::Guest | Ended::Signal => Vec::new(),
+        Ended::Destroyed | Ended::Limit(_) | Ended::Guest | Ended::Signal => Vec::new(),
     };
     if changes.is_empty() {
         return Ok(owned.remove()?);
@@ -190,7 +189,11 @@ pub fn is_paused(directory: &Path) -> bool {
 /// Remembers, or forgets, that a person paused the sandbox.
 pub fn mark_paused(directory: &Path, paused: bool) -> std::io::Result<()> {
     let path = directory.join(PAUSED);
-    if paused { std::fs::write(path, b"") } else { std::fs::remove_file(path).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) }) }
+    if paused {
+        std::fs::write(path, b"")
+    } else {
+        std::fs::remove_file(path).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+    }
 }
 
 /// Makes a new sandbox's directory with the same contents as another's.

@@ -22,7 +22,8 @@ use stockade_wire::message::{Exec, Stdio};
 use crate::backends::{Backend, BackendError, Running, Start, judge, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
-use crate::state::{KEEP, Kind, Owned, Record, Sandboxes, StateError};
+use crate::limits;
+use crate::state::{Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange};
 use crate::workspace::layer::{Layer, LayerError};
 use crate::workspace::{apply, kept, plan, remove, rw};
@@ -152,9 +153,20 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     Ok(done)
 }
 
-/// Removes what earlier owners left behind; callers do this when their own work is done.
-pub fn sweep(state: &Path) -> Result<usize, StateError> {
-    Ok(Sandboxes::open(state)?.sweep(KEEP)?.len())
+/// Removes what dead owners left behind: directories, sockets, control groups. Returns the ids of what was removed.
+pub fn sweep(state: &Path, runtime: &Path, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
+    let sandboxes = Sandboxes::open(state)?;
+    let removed = sandboxes.sweep(keep)?;
+    for id in &removed {
+        // It is there only for created sandboxes whose supervisor was killed.
+        let _ = std::fs::remove_file(crate::keeper::socket_path(runtime, id));
+    }
+    if !removed.is_empty()
+        && let Ok(layout) = limits::Layout::discover()
+    {
+        limits::sweep(&layout, |id| sandboxes.is_alive(id));
+    }
+    Ok(removed)
 }
 
 fn start(job: &Job<'_>, owned: &Owned) -> Result<Box<dyn Running>, BackendError> {
@@ -191,7 +203,7 @@ fn bring_upper(owned: &Owned, exports: &[(String, std::os::fd::OwnedFd)], spec: 
     }
     let upper = owned.directory.join("layer/upper");
     if let Some((_, fd)) = exports.iter().find(|(name, _)| name == "layers/layer/upper") {
-        bring_out(fd.as_fd(), &upper).map_err(|e| JobError::Keep(e.to_string()))?;
+        bring_out(fd.as_fd(), &upper).map_err(JobError::Keep)?;
     }
     Ok(upper.is_dir().then_some(upper))
 }
@@ -223,14 +235,19 @@ fn after_rw(snapshot: &rw::ProtectedSnapshot, workspace: &Path, owned: &Owned, e
     let config = snapshot.existing_git_config().map(|p| workspace.join(p));
     for ((name, fd), path) in exports.iter().filter(|(n, _)| n.starts_with("git-config-")).zip(config) {
         let before = std::fs::read(&path).unwrap_or_default();
-        let after = rustix::fs::openat(fd, "config", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .map(std::fs::File::from)
-            .map(|mut file| {
-                let mut bytes = Vec::new();
-                // A configuration that does not fit is reported as changed, which it is.
-                let _ = std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, 1 << 20), &mut bytes);
-                bytes
-            });
+        let after = rustix::fs::openat(
+            fd,
+            "config",
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map(std::fs::File::from)
+        .map(|mut file| {
+            let mut bytes = Vec::new();
+            // A configuration that does not fit is reported as changed, which it is.
+            let _ = std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, 1 << 20), &mut bytes);
+            bytes
+        });
         if after.is_ok_and(|after| after != before) {
             said.push(format!("{} was changed in a private copy only ({name})", stockade_core::escape::escape(&path.to_string_lossy())));
         }
@@ -265,7 +282,13 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
 pub fn listed(changes: &[LayerChange]) -> Vec<Change> {
     let is_directory = |c: &LayerChange| c.new.as_ref().or(c.old.as_ref()).is_some_and(|e| e.kind == EntryType::Directory);
     // Paths are sorted, so what lies beneath a directory follows it, though perhaps not at once (`a`, `a-b`, `a/c`).
-    let covered = |at: usize, c: &LayerChange| changes.iter().skip(at + 1).take_while(|o| o.path.as_os_str().as_bytes().starts_with(c.path.as_os_str().as_bytes())).any(|o| o.path.starts_with(&c.path));
+    let covered = |at: usize, c: &LayerChange| {
+        changes
+            .iter()
+            .skip(at + 1)
+            .take_while(|o| o.path.as_os_str().as_bytes().starts_with(c.path.as_os_str().as_bytes()))
+            .any(|o| o.path.starts_with(&c.path))
+    };
     changes.iter().enumerate().filter(|(at, c)| !(is_directory(c) && covered(*at, c))).map(|(_, c)| c.to_change()).collect()
 }
 

@@ -33,7 +33,7 @@ const RECORD_VERSION: u32 = 1;
 /// A record larger than this is damaged.
 const MAX_RECORD: u64 = 64 << 20;
 /// How long a changed overlay is kept.
-pub const KEEP: Duration = Duration::from_secs(7 * 86_400);
+pub const KEEP: Duration = Duration::from_hours(7 * 24);
 
 /// What went wrong with the state directory.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +128,7 @@ impl Record {
             kind,
             backend: backend.to_owned(),
             workspace: workspace.to_string_lossy().into_owned(),
-            workspace_hex: bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            workspace_hex: hex(bytes),
             mode,
             started: Moment::now(),
             command: Vec::new(),
@@ -235,16 +235,26 @@ impl Sandboxes {
         if let Some(at) = all.iter().position(exact) {
             return Ok(all.swap_remove(at));
         }
-        let matching: Vec<usize> = all.iter().enumerate().filter(|(_, f)| text.len() >= 4 && f.record.id.as_str().starts_with(text)).map(|(i, _)| i).collect();
+        let matching: Vec<usize> =
+            all.iter().enumerate().filter(|(_, f)| text.len() >= 4 && f.record.id.as_str().starts_with(text)).map(|(i, _)| i).collect();
         match matching.as_slice() {
             [at] => Ok(all.swap_remove(*at)),
             _ => Err(unknown()),
         }
     }
 
+    /// Whether the owner of a sandbox lives.
+    pub fn is_alive(&self, id: &str) -> bool {
+        id.parse::<SandboxId>().is_ok_and(|id| is_locked(&self.root.join(id.as_str()).join("lock")))
+    }
+
     /// Refuses a name that is in use.
     pub fn check_name(&self, name: &SandboxName) -> Result<(), StateError> {
-        if self.list()?.iter().any(|f| f.record.name.as_ref() == Some(name)) { Err(StateError::NameTaken(name.to_string())) } else { Ok(()) }
+        if self.list()?.iter().any(|f| f.record.name.as_ref() == Some(name)) {
+            Err(StateError::NameTaken(name.to_string()))
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`.
@@ -306,7 +316,8 @@ impl Owned {
 pub fn write_record(directory: &Path, record: &Record) -> Result<(), StateError> {
     let (path, temporary) = (directory.join("record.json"), directory.join(".record.json.new"));
     let text = serde_json::to_vec(record).map_err(|e| StateError::Damaged { id: record.id.to_string(), why: e.to_string() })?;
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(io("writing", &temporary))?;
+    let mut file =
+        File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(io("writing", &temporary))?;
     file.write_all(&text).map_err(io("writing", &temporary))?;
     fs::rename(&temporary, &path).map_err(io("writing", &path))
 }
@@ -337,7 +348,10 @@ pub fn private_directory(path: &Path) -> std::io::Result<()> {
 }
 
 fn is_locked(path: &Path) -> bool {
-    File::options().write(true).open(path).is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    File::options()
+        .write(true)
+        .open(path)
+        .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
 fn try_lock(path: &Path) -> Option<File> {
@@ -350,7 +364,17 @@ fn try_lock(path: &Path) -> Option<File> {
 }
 
 fn is_young(directory: &Path) -> bool {
-    fs::symlink_metadata(directory).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok()).is_none_or(|age| age < Duration::from_secs(60))
+    fs::symlink_metadata(directory)
+        .and_then(|m| m.modified())
+        .ok()
+        .and_then(|t| t.elapsed().ok())
+        .is_none_or(|age| age < Duration::from_mins(1))
+}
+
+/// Bytes as lowercase hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('?');
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
 /// Four random bytes from the kernel.

@@ -83,7 +83,15 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// The stages a child can fail in, by the number it reports.
-const STAGES: [&str; 7] = ["joining the cgroup", "waiting for the id maps", "taking its group", "taking its user", "keeping capabilities", "arranging descriptors", "executing the guest"];
+const STAGES: [&str; 7] = [
+    "joining the cgroup",
+    "waiting for the id maps",
+    "taking its group",
+    "taking its user",
+    "keeping capabilities",
+    "arranging descriptors",
+    "executing the guest",
+];
 
 /// Reads why a child failed before its exec; `None` when it did not.
 pub fn failure_of(guest: &Guest) -> Option<(&'static str, Errno)> {
@@ -146,13 +154,13 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     drop(failure_write);
     drop(go_read);
     let guest = Guest { pid, pidfd, failure: failure_read };
-    if start.namespaces == Namespaces::All {
-        if let Err(error) = write_maps(pid, start.identity, privileged) {
-            // The child still waits for its go; closing the pipe ends it, and waiting here leaves no zombie.
-            drop(go_write);
-            let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
-            return Err(error);
-        }
+    if start.namespaces == Namespaces::All
+        && let Err(error) = write_maps(pid, start.identity, privileged)
+    {
+        // The child still waits for its go; closing the pipe ends it, and waiting here leaves no zombie.
+        drop(go_write);
+        let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
+        return Err(error);
     }
     rustix::io::write(&go_write, b"g").map_err(StartError::Prepare)?;
     Ok(guest)
@@ -211,7 +219,9 @@ impl Child<'_> {
         let argv: [*const c_char; 2] = [c"stockade-shim".as_ptr(), std::ptr::null()];
         let empty: &CStr = c"";
         // SAFETY: argv and environment are null-terminated arrays of C strings that live in this address space.
-        unsafe { libc::syscall(libc::SYS_execveat, self.program, empty.as_ptr(), argv.as_ptr(), self.environment.as_ptr(), libc::AT_EMPTY_PATH) };
+        unsafe {
+            libc::syscall(libc::SYS_execveat, self.program, empty.as_ptr(), argv.as_ptr(), self.environment.as_ptr(), libc::AT_EMPTY_PATH)
+        };
         Err((6, raw::last()))
     }
 
@@ -225,7 +235,9 @@ impl Child<'_> {
         // SAFETY: plain integers; the parent lifted all our descriptors above the numbers that are filled here.
         raw::check(c_long::from(unsafe { libc::dup2(self.control, 3) }))?;
         // SAFETY: plain integers; everything above 3 closes at the exec, the program file included.
-        raw::check(unsafe { libc::syscall(libc::SYS_close_range, 4 as c_ulong, c_ulong::from(u32::MAX), libc::CLOSE_RANGE_CLOEXEC as c_ulong) })?;
+        raw::check(unsafe {
+            libc::syscall(libc::SYS_close_range, 4 as c_ulong, c_ulong::from(u32::MAX), c_ulong::from(libc::CLOSE_RANGE_CLOEXEC))
+        })?;
         // SAFETY: an all-zero signal set is a valid value to initialise.
         let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set is ours and valid.

@@ -1,5 +1,6 @@
 //! Idmapped mounts: files of one owner appear as the sandbox's own, and what it writes belongs to that owner.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -25,7 +26,7 @@ impl Swap {
         let mut text = String::new();
         let mut range = |inside: u32, outside: u32, count: u32| {
             if count > 0 {
-                text.push_str(&format!("{inside} {outside} {count}\n"));
+                let _ = writeln!(text, "{inside} {outside} {count}");
             }
         };
         if low == high {
@@ -69,7 +70,7 @@ pub fn user_namespace(users: Swap, groups: Swap) -> std::io::Result<OwnedFd> {
 /// Applies a user namespace's maps to a detached mount and everything beneath it.
 pub fn map_mount(tree: BorrowedFd<'_>, namespace: &OwnedFd) -> Result<(), Errno> {
     let attributes =
-        libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP as u64, attr_clr: 0, propagation: 0, userns_fd: namespace.as_fd().as_raw_fd() as u64 };
+        libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd: namespace.as_fd().as_raw_fd() as u64 };
     // SAFETY: the path is an empty C string; the attribute structure lives through the call and its size is given.
     let result = unsafe {
         libc::syscall(

@@ -34,6 +34,8 @@ pub(crate) struct Assembled {
     pub(crate) toolchain_roots: Vec<OsString>,
     /// Where state lives.
     pub(crate) state: PathBuf,
+    /// Where sockets live.
+    pub(crate) runtime: PathBuf,
 }
 
 /// Puts a sandbox together from flags, settings and the caller's surroundings.
@@ -72,7 +74,8 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
     let toolchain_roots: Vec<OsString> = TOOLCHAIN_ROOTS.iter().filter_map(|name| context.environment.variable(name)).collect();
     let given: Vec<Given> = flags.env.iter().map(|e| Given { name: e.name.clone(), value: e.value.clone() }).collect();
     let outside_home = places.home.clone();
-    let env = environment::build(|name| context.environment.variable(name), &given, |path| path.is_dir() && !outside_home.starts_with(path));
+    let env =
+        environment::build(|name| context.environment.variable(name), &given, |path| path.is_dir() && !outside_home.starts_with(path));
     let spec = SandboxSpec {
         cwd: working_directory(flags, cwd, &workspace)?,
         workspace: Workspace { path: workspace, mode, git_common: located.git_common },
@@ -84,12 +87,20 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         allow_degraded: flags.allow_degraded.iter().copied().collect(),
         path_dirs,
     };
-    Ok(Assembled { spec, backend, home: places.home.clone(), toolchain_roots, state: places.state.clone() })
+    Ok(Assembled {
+        spec,
+        backend,
+        home: places.home.clone(),
+        toolchain_roots,
+        state: places.state.clone(),
+        runtime: places.runtime.clone(),
+    })
 }
 
 /// Flags whose ground is not there yet: an error, never a silent nothing.
 fn refuse_unknown_ground(flags: &SandboxFlags) -> Result<(), Failure> {
-    let refuse = |flag: &str, what: &str| Err(Failure::new("arguments", format!("`{flag}` needs {what}, which this version does not have")));
+    let refuse =
+        |flag: &str, what: &str| Err(Failure::new("arguments", format!("`{flag}` needs {what}, which this version does not have")));
     if !flags.allow_hosts.is_empty() {
         return refuse("--allow-host", "the egress boundary");
     }
@@ -165,7 +176,9 @@ pub(crate) fn backend_of(choice: stockade_store::settings::Backend) -> Result<Bo
         Choice::Auto | Choice::Wall(BackendKind::Jail) => Ok(Box::new(stockade_sandbox::backends::jail::Jail::default())),
         Choice::Wall(BackendKind::Local) => Ok(Box::new(Local { passing: Passing::Possible })),
         #[cfg(not(target_os = "linux"))]
-        Choice::Auto => Err(Failure::new("backend", "this version has no wall for this system").with_hint("use a Linux machine or virtual machine")),
+        Choice::Auto => {
+            Err(Failure::new("backend", "this version has no wall for this system").with_hint("use a Linux machine or virtual machine"))
+        }
         Choice::Wall(kind) => {
             Err(Failure::new("backend", format!("the `{kind}` backend is not part of this version")).with_hint("stockade sandbox use auto"))
         }
@@ -197,24 +210,21 @@ fn home_inside(home: &Path) -> Result<SafePath, Failure> {
 
 /// `--cwd`, else where the caller stands if the sandbox has that place, else the workspace.
 fn working_directory(flags: &SandboxFlags, cwd: &Path, workspace: &SafePath) -> Result<SafePath, Failure> {
-    match &flags.cwd {
-        Some(path) => {
-            let absolute = if path.is_absolute() { path.clone() } else { workspace.as_path().join(path) };
-            SafePath::new(absolute).map_err(|e| Failure::from_error("working directory", &e))
-        }
-        None => {
-            let here = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
-            let inside = SafePath::new(&here).ok().filter(|h| h.is_beneath(workspace));
-            Ok(inside.unwrap_or_else(|| workspace.clone()))
-        }
+    if let Some(path) = &flags.cwd {
+        let absolute = if path.is_absolute() { path.clone() } else { workspace.as_path().join(path) };
+        return SafePath::new(absolute).map_err(|e| Failure::from_error("working directory", &e));
     }
+    let here = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
+    let inside = SafePath::new(&here).ok().filter(|h| h.is_beneath(workspace));
+    Ok(inside.unwrap_or_else(|| workspace.clone()))
 }
 
 fn mounts(flags: &SandboxFlags, cwd: &Path) -> Result<Vec<Mount>, Failure> {
     let mut mounts = Vec::new();
     for flag in &flags.mounts {
         let absolute = if flag.host.is_absolute() { flag.host.clone() } else { cwd.join(&flag.host) };
-        let failed = |why: String| Failure::new("mounts", format!("`{}`: {why}", stockade_core::escape::escape(&flag.host.to_string_lossy())));
+        let failed =
+            |why: String| Failure::new("mounts", format!("`{}`: {why}", stockade_core::escape::escape(&flag.host.to_string_lossy())));
         let real = std::fs::canonicalize(&absolute).map_err(|e| failed(e.to_string()))?;
         let meta = std::fs::symlink_metadata(&real).map_err(|e| failed(e.to_string()))?;
         if !meta.is_dir() && !meta.is_file() {
@@ -231,5 +241,5 @@ fn mounts(flags: &SandboxFlags, cwd: &Path) -> Result<Vec<Mount>, Failure> {
 
 fn memory_total() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }

@@ -24,12 +24,8 @@ pub(crate) struct Failure {
 /// The kinds of failure that have an exit code of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The wall-time limit was reached.
-    TimedOut,
     /// Stockade itself failed, or the request was malformed.
     Broken,
-    /// Denied by policy, or not approved; nothing ran.
-    Denied,
     /// The program is missing inside, cannot be executed, or is not on the exec list.
     NoProgram,
 }
@@ -38,9 +34,7 @@ impl FailureKind {
     /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
-            Self::TimedOut => 124,
             Self::Broken => 125,
-            Self::Denied => 126,
             Self::NoProgram => 127,
         }
     }
@@ -50,16 +44,6 @@ impl Failure {
     /// Stockade itself failed, or the request was malformed (125).
     pub(crate) fn new(step: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of(FailureKind::Broken, step, message)
-    }
-
-    /// The wall-time limit was reached (124).
-    pub(crate) fn timed_out(step: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::of(FailureKind::TimedOut, step, message)
-    }
-
-    /// Denied by policy, or not approved (126).
-    pub(crate) fn denied(step: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::of(FailureKind::Denied, step, message)
     }
 
     /// The program cannot be run inside (127).
@@ -114,8 +98,8 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_the_contract() {
-        let kinds = [FailureKind::TimedOut, FailureKind::Broken, FailureKind::Denied, FailureKind::NoProgram];
-        assert_eq!(kinds.map(FailureKind::code), [124, 125, 126, 127]);
+        let kinds = [FailureKind::Broken, FailureKind::NoProgram];
+        assert_eq!(kinds.map(FailureKind::code), [125, 127]);
     }
 
     #[test]

@@ -3,19 +3,14 @@
 //! `cli/` says what can be written, `commands/` does it, `printer.rs` is the only way out and `failure.rs` the only way
 //! to fail. Nothing slow happens before a command begins: no settings are read, no runtime is started.
 
-#[allow(dead_code, unused_imports, reason = "some of the commands that read these are still to be written")]
-mod cli;
 mod assemble;
+mod cli;
 mod commands;
-#[allow(dead_code, reason = "some of the commands that use these are still to be written")]
 mod context;
-#[allow(dead_code, reason = "some of the commands that use these are still to be written")]
 mod failure;
-#[allow(dead_code, reason = "some of the commands that use these are still to be written")]
 mod printer;
-#[allow(dead_code, reason = "some of the commands that use these are still to be written")]
-mod text;
 mod terminal;
+mod text;
 mod usage;
 
 use std::ffi::OsString;

@@ -74,11 +74,6 @@ impl Printer {
         self.format == Format::Json
     }
 
-    /// How much to say on stderr.
-    pub(crate) fn verbosity(&self) -> Verbosity {
-        self.verbosity
-    }
-
     /// Whether whoever read stdout has gone away; a loop that prints may stop then.
     pub(crate) fn reader_is_gone(&self) -> bool {
         self.reader_gone.load(Ordering::Relaxed)
@@ -87,16 +82,6 @@ impl Printer {
     /// One line of data for people.
     pub(crate) fn line(&self, text: impl Into<Text>) -> Result<(), Failure> {
         self.to_stdout(format!("{}\n", text.into().as_str()).as_bytes(), Colors::Filter)
-    }
-
-    /// Many lines of data for people, in one write.
-    pub(crate) fn lines(&self, lines: impl IntoIterator<Item = Text>) -> Result<(), Failure> {
-        let mut block = String::new();
-        for line in lines {
-            block.push_str(line.as_str());
-            block.push('\n');
-        }
-        self.to_stdout(block.as_bytes(), Colors::Filter)
     }
 
     /// A table for people.

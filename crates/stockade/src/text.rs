@@ -4,7 +4,7 @@
 //! is added afterwards and never carries meaning alone; the printer strips it where it is not wanted.
 
 use owo_colors::OwoColorize;
-use stockade_core::escape::{escape, escape_bytes};
+use stockade_core::escape::escape;
 
 /// Escaped, perhaps coloured, text of one line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,11 +29,6 @@ impl Text {
     /// Text from anywhere.
     pub(crate) fn plain(text: impl AsRef<str>) -> Self {
         Self(escape(text.as_ref()))
-    }
-
-    /// Bytes from anywhere; what is not UTF-8 becomes `\x..`.
-    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self(escape_bytes(bytes.as_ref()))
     }
 
     /// Coloured text from anywhere.
@@ -89,7 +84,6 @@ mod tests {
         let safe = "a\\u{1b}[2J\\u{202e}b\\nc";
         assert_eq!(Text::plain(hostile).as_str(), safe);
         assert_eq!(Text::from(hostile), Text::plain(hostile));
-        assert_eq!(Text::bytes(b"a\xff\x1b").as_str(), "a\\xff\\u{1b}");
         assert_eq!(Text::toned(Tone::Bad, hostile).as_str(), format!("\u{1b}[31m{safe}\u{1b}[39m"));
         assert_eq!(Text::plain("a").then("\t").as_str(), "a\\t");
     }

@@ -129,7 +129,10 @@ pub fn judge(enforcement: &Enforcement, spec: &SandboxSpec) -> Result<(), Backen
             return Err(BackendError::Demand {
                 demand,
                 why: answer.map_or_else(|| "the backend says nothing about it".into(), |a| a.how.clone()),
-                fix: answer.map(|a| a.fix.clone()).filter(|f| !f.is_empty()).unwrap_or_else(|| format!("--allow-degraded {demand} runs without it")),
+                fix: answer
+                    .map(|a| a.fix.clone())
+                    .filter(|f| !f.is_empty())
+                    .unwrap_or_else(|| format!("--allow-degraded {demand} runs without it")),
             });
         }
     }

@@ -30,7 +30,8 @@ pub(crate) fn hostname(name: &[u8]) -> Result<(), Trouble> {
 /// Switches the loopback interface on; it is the only one in the network namespace.
 pub(crate) fn loopback() -> Result<(), Trouble> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).doing(|| "opening a socket".into())?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).doing(|| "opening a socket".into())?;
     // SAFETY: all-zero bytes are a valid ifreq: integers, arrays and a union of plain data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (slot, byte) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -54,7 +55,8 @@ pub(crate) fn rlimits(limits: &[(Resource, u64)]) -> Result<(), Trouble> {
         // Nobody may raise a hard limit without privilege, so a lower one that is already there stays.
         let ceiling = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let value = (*value).min(ceiling);
-        rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).doing(|| format!("limiting {name} to {value}"))?;
+        rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+            .doing(|| format!("limiting {name} to {value}"))?;
     }
     Ok(())
 }

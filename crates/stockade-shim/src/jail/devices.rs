@@ -19,7 +19,7 @@ pub(crate) fn proc(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
     let tree = mounts::new_filesystem(c"proc", &options, &[]).doing(|| "making proc".into())?;
     let onto = root.directory(path, 0o555)?;
     mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| "mounting proc".into())?;
-    let attributes = mounts::BASE | libc::MOUNT_ATTR_NOEXEC as u64;
+    let attributes = mounts::BASE | libc::MOUNT_ATTR_NOEXEC;
     mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting proc".into())?;
     let sys_path = [path, b"/sys"].concat();
     let sys = root.existing(&sys_path).doing(|| "opening proc/sys".into())?;
@@ -32,7 +32,7 @@ pub(crate) fn proc(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
 /// A `/dev` with the harmless devices, its own pseudo-terminals and shared memory.
 pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<(), Trouble> {
     let directory = root.directory(path, 0o755)?;
-    let nosuid_noexec = (libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC) as u64;
+    let nosuid_noexec = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
     for name in DEVICES {
         let source = ["/dev/", name].concat();
         let what = || format!("giving {source}");
@@ -49,7 +49,13 @@ pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<
         mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)?;
         mounts::set_attributes(tree.as_fd(), nosuid_noexec, mounts::Reach::One).doing(what)?;
     }
-    let links = [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx")];
+    let links = [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ];
     for (name, target) in links {
         rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}/{name}", shown(path)))?;
     }

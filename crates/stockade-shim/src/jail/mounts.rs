@@ -11,7 +11,7 @@ use stockade_wire::plan::{Access, Execution, Item, Source};
 use super::{Doing, Trouble, shown};
 
 /// Attributes every mount of the sandbox has.
-pub(crate) const BASE: u64 = (libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV) as u64;
+pub(crate) const BASE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
 /// Detached mounts, in the order in which the plan's items name them.
 pub(crate) struct Sources {
@@ -134,12 +134,12 @@ pub(crate) enum Reach {
 /// The attributes that an access and execution right stand for.
 pub(crate) fn attributes(access: &Access, execution: &Execution) -> u64 {
     let readonly = match access {
-        Access::ReadOnly {} => libc::MOUNT_ATTR_RDONLY as u64,
+        Access::ReadOnly {} => libc::MOUNT_ATTR_RDONLY,
         Access::ReadWrite {} => 0,
     };
     let noexec = match execution {
         Execution::Allowed {} => 0,
-        Execution::Denied {} => libc::MOUNT_ATTR_NOEXEC as u64,
+        Execution::Denied {} => libc::MOUNT_ATTR_NOEXEC,
     };
     BASE | readonly | noexec
 }

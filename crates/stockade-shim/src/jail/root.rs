@@ -25,7 +25,7 @@ pub(crate) fn build(plan: &JailPlan, scratch: &Scratch, sources: mounts::Sources
         builder.item(item)?;
     }
     // Nothing is added to the root itself from here on.
-    mounts::set_attributes(tree.as_fd(), libc::MOUNT_ATTR_RDONLY as u64, mounts::Reach::One).doing(|| "sealing the root".into())
+    mounts::set_attributes(tree.as_fd(), libc::MOUNT_ATTR_RDONLY, mounts::Reach::One).doing(|| "sealing the root".into())
 }
 
 struct Builder<'a> {
@@ -56,7 +56,7 @@ impl Builder<'_> {
                 let tree = overlay::make(self.scratch, name.as_bytes(), lower.as_fd(), layer.as_fd())?;
                 self.mount(tree.as_fd(), &target.0, &Access::ReadWrite {}, execution)
             }
-            Item::Mask { path } => self.mask(&path.0),
+            Item::Mask { path, mode } => self.mask(&path.0, *mode),
             Item::Redirect { path, link } => {
                 let name = self.name("redirect");
                 let tree = self.scratch.link_tree(name.as_bytes(), &link.0)?;
@@ -92,7 +92,7 @@ impl Builder<'_> {
             .doing(|| format!("restricting {}", shown(target)))
     }
 
-    fn mask(&mut self, path: &[u8]) -> Result<(), Trouble> {
+    fn mask(&mut self, path: &[u8], mode: u32) -> Result<(), Trouble> {
         let onto = match self.root.existing_through_links(path) {
             Ok(fd) => fd,
             // Nothing is there, so there is nothing to hide.
@@ -100,10 +100,11 @@ impl Builder<'_> {
             Err(errno) => return Err(errno).doing(|| format!("looking at {}", shown(path))),
         };
         let tree = if is_directory(onto.as_fd())? {
-            self.scratch.tree(b"empty", 0o555)?
+            let name = self.name("empty");
+            self.scratch.tree(name.as_bytes(), mode)?
         } else {
             let name = self.name("empty");
-            self.scratch.file_tree(name.as_bytes(), b"", 0o444)?
+            self.scratch.file_tree(name.as_bytes(), b"", mode)?
         };
         mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| format!("masking {}", shown(path)))?;
         let attributes = mounts::attributes(&Access::ReadOnly {}, &Execution::Denied {});

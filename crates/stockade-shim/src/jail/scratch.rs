@@ -49,7 +49,8 @@ impl Scratch {
             match rustix::fs::mkdirat(&current, part, Mode::from_raw_mode(0o755)) {
                 Ok(()) => {
                     let flags = AtFlags::empty();
-                    rustix::fs::chmodat(&current, part, Mode::from_raw_mode(mode), flags).doing(|| format!("setting the mode of {}", shown(part)))?;
+                    rustix::fs::chmodat(&current, part, Mode::from_raw_mode(mode), flags)
+                        .doing(|| format!("setting the mode of {}", shown(part)))?;
                     let owner = (Some(rustix::fs::Uid::from_raw(self.uid)), Some(rustix::fs::Gid::from_raw(self.gid)));
                     rustix::fs::chownat(&current, part, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)
                         .doing(|| format!("setting the owner of {}", shown(part)))?;
@@ -86,26 +87,27 @@ impl Scratch {
     /// A detached mount of a file with these contents.
     pub(crate) fn file_tree(&self, name: &[u8], contents: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
         let directory = self.seed(b"files", name, contents, mode)?;
-        self.clone_at(directory.as_fd(), name)
+        clone_at(directory.as_fd(), name)
     }
 
     /// A detached mount of a symbolic link.
     pub(crate) fn link_tree(&self, name: &[u8], target: &[u8]) -> Result<OwnedFd, Trouble> {
         let directory = self.directory(b"files", 0o755)?;
         rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}", shown(name)))?;
-        self.clone_at(directory.as_fd(), name)
-    }
-
-    fn clone_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Trouble> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?;
-        mounts::clone_tree(fd.as_fd(), c"").doing(|| format!("cloning {}", shown(name)))
+        clone_at(directory.as_fd(), name)
     }
 
     /// Descriptors of directories that the host wants to keep after the sandbox is gone.
     pub(crate) fn export(&self, names: &[Bytes]) -> Result<Vec<OwnedFd>, Trouble> {
         names.iter().map(|name| self.directory(&name.0, 0o700)).collect()
     }
+}
+
+/// A detached mount of one entry, a link included.
+fn clone_at(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Trouble> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?;
+    mounts::clone_tree(fd.as_fd(), c"").doing(|| format!("cloning {}", shown(name)))
 }
 
 fn open_directory(path: &str) -> Result<OwnedFd, Errno> {

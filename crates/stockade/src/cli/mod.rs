@@ -14,9 +14,9 @@ mod values;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, ListArgs, SetArgs, UnsetArgs};
+pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use flags::{Requirement, SandboxFlags};
+pub(crate) use flags::SandboxFlags;
 pub(crate) use output::{ColorWish, OutputFlags};
 pub(crate) use run::RunArgs;
 pub(crate) use sandbox::{
@@ -24,7 +24,7 @@ pub(crate) use sandbox::{
     SandboxVerb, UseArgs, WriteArgs,
 };
 pub(crate) use shipped::{CompletionsArgs, ManArgs};
-pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, MountFlag, SandboxRef, SecretFlag};
+pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, SandboxRef};
 
 /// The whole command line.
 #[derive(Debug, Parser)]

@@ -48,7 +48,8 @@ mod tests {
     use stockade_core::spec::{BackendKind, MountMode};
 
     use super::*;
-    use crate::cli::{BackendChoice, Cli, Requirement, Verb};
+    use crate::cli::flags::Requirement;
+    use crate::cli::{BackendChoice, Cli, Verb};
 
     fn parse(words: &[&str]) -> (Cli, RunArgs) {
         let mut cli = Cli::try_parse_from(words).unwrap();

@@ -12,6 +12,7 @@ use stockade_core::spec::SandboxSpec;
 use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess};
 use stockade_sandbox::signals::Signals;
+use stockade_sandbox::state::KEEP;
 
 use crate::Context;
 use crate::assemble::{self, Assembled};
@@ -22,7 +23,8 @@ use crate::terminal::RawTerminal;
 /// Bytes of output that are captured where nobody said otherwise.
 pub(crate) const CAPTURE: u64 = 10 << 20;
 /// Signals that are passed on to the program.
-pub(crate) const SIGNALS: [i32; 7] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+pub(crate) const SIGNALS: [i32; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure> {
     let assembled = assemble::assemble(&args.sandbox, context)?;
@@ -64,7 +66,11 @@ fn in_streams<T>(spec: &SandboxSpec, context: &Context, act: impl FnOnce(Streams
         return act(Streams::Plain { stdin: Some(stdin), stdout: Sink::Buffer(limit), stderr: Sink::Buffer(limit) });
     }
     if let Some(limit) = spec.limits.output.filter(|l| l.origin == Origin::Asked) {
-        return act(Streams::Plain { stdin: Some(stdin), stdout: Sink::Limited(stdout, limit.value), stderr: Sink::Limited(stderr, limit.value) });
+        return act(Streams::Plain {
+            stdin: Some(stdin),
+            stdout: Sink::Limited(stdout, limit.value),
+            stderr: Sink::Limited(stderr, limit.value),
+        });
     }
     if [stdin, stdout, stderr].iter().all(|fd: &BorrowedFd<'_>| rustix::termios::isatty(fd)) {
         let terminal = RawTerminal::enter(stdin)?;
@@ -107,7 +113,7 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitC
         let id = &done.id;
         context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(done.changes.len())));
     }
-    if let Err(error) = once::sweep(&assembled.state) {
+    if let Err(error) = once::sweep(&assembled.state, &assembled.runtime, KEEP) {
         context.printer.warning(format!("left-overs of earlier runs: {error}"));
     }
     Ok(ExitCode::from(code(&done.outcome.ending)))
@@ -131,23 +137,25 @@ pub(crate) fn code(ending: &Ending) -> u8 {
 
 /// Built-in limits that are held in part are said once, not at every run.
 fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, context: &Context) {
-    let partial: Vec<String> = enforcement
+    let partial: Vec<(&Demand, &str)> = enforcement
         .0
         .iter()
         .filter(|(demand, answer)| !demand.is_isolation() && answer.level != Level::Enforced && !assembled.spec.limits.is_asked(**demand))
-        .map(|(demand, answer)| format!("{demand} ({})", answer.how))
+        .map(|(demand, answer)| (demand, answer.how.as_str()))
         .collect();
     if partial.is_empty() {
         return;
     }
-    let text = partial.join("; ");
     let marker = assembled.state.join("said-partial");
-    if std::fs::read_to_string(&marker).is_ok_and(|said| said == text) {
+    let said = std::fs::read_to_string(&marker).unwrap_or_default();
+    if partial.iter().all(|(demand, _)| said.lines().any(|line| line == demand.name())) {
         return;
     }
-    context.printer.note(format!("default limits held in part: {text}; `stockade doctor` says more"));
+    let text: Vec<String> = partial.iter().map(|(demand, how)| format!("{demand} ({how})")).collect();
+    context.printer.note(format!("default limits held in part: {}; `stockade doctor` says more", text.join("; ")));
     // When it cannot be written down it is said again, which does no harm.
-    let _ = std::fs::write(&marker, text);
+    let names = partial.iter().flat_map(|(demand, _)| [demand.name(), "\n"]);
+    let _ = std::fs::write(&marker, said.lines().flat_map(|line| [line, "\n"]).chain(names).collect::<String>());
 }
 
 fn result(done: &Done, assembled: &Assembled) -> RunResult {

@@ -42,7 +42,11 @@ pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_
     let landlock_how = format!("own root, Landlock version {}", report.landlock_abi);
     say(Demand::Files, &files, landlock_how.clone());
     say(Demand::Secrets, &files, "only declared files exist; clean environment".into());
-    say(Demand::Network, &[(differs("net"), "own network namespace"), (report.loopback_only, "loopback only")], "no interface but loopback".into());
+    say(
+        Demand::Network,
+        &[(differs("net"), "own network namespace"), (report.loopback_only, "loopback only")],
+        "no interface but loopback".into(),
+    );
     let processes = [(differs("pid"), "own pid namespace"), (differs("ipc"), "own ipc namespace"), (differs("uts"), "own uts namespace")];
     say(Demand::Processes, &processes, "own pid and ipc namespaces".into());
     let privileges = [

@@ -55,7 +55,12 @@ impl Closure<'_> {
         if program.contains('/') {
             return Path::new(program).is_absolute().then(|| fs::canonicalize(program).ok()).flatten().filter(|p| is_executable(p));
         }
-        self.path_dirs.iter().filter(|d| d.is_absolute()).map(|d| d.join(program)).find(|p| is_executable(p)).and_then(|p| fs::canonicalize(p).ok())
+        self.path_dirs
+            .iter()
+            .filter(|d| d.is_absolute())
+            .map(|d| d.join(program))
+            .find(|p| is_executable(p))
+            .and_then(|p| fs::canonicalize(p).ok())
     }
 
     fn add(&mut self, file: &Path, depth: u32) -> Result<(), String> {
@@ -83,7 +88,11 @@ impl Closure<'_> {
             self.add(&loader, depth + 1)?;
         }
         let origin = file.parent().unwrap_or(Path::new("/")).to_owned();
-        let own: Vec<PathBuf> = elf.run_paths.iter().map(|p| PathBuf::from(p.replace("$ORIGIN", &origin.to_string_lossy()).replace("${ORIGIN}", &origin.to_string_lossy()))).collect();
+        let own: Vec<PathBuf> = elf
+            .run_paths
+            .iter()
+            .map(|p| PathBuf::from(p.replace("$ORIGIN", &origin.to_string_lossy()).replace("${ORIGIN}", &origin.to_string_lossy())))
+            .collect();
         for library in elf.needed {
             let found = own.iter().chain(&self.libraries).map(|d| d.join(&library)).find_map(|p| fs::canonicalize(p).ok());
             match found {

@@ -4,6 +4,7 @@
 //! sandbox is a user that owns nothing, so root opens each directory here, maps its owner to that user, and passes the mount.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, lchown};
@@ -71,13 +72,15 @@ impl HostMounts {
         let Some((uid, gid)) = self.foreign else { return Ok(tree) };
         let meta = std::fs::symlink_metadata(path).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         let owner = (meta.uid(), meta.gid());
-        if !self.namespaces.contains_key(&owner) {
-            let users = Swap { on_disk: owner.0, shown: uid };
-            let groups = Swap { on_disk: owner.1, shown: gid };
-            let namespace = idmap::user_namespace(users, groups).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-            self.namespaces.insert(owner, namespace);
-        }
-        let namespace = self.namespaces.get(&owner).ok_or(Errno::IO)?;
+        let namespace = match self.namespaces.entry(owner) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let users = Swap { on_disk: owner.0, shown: uid };
+                let groups = Swap { on_disk: owner.1, shown: gid };
+                let namespace = idmap::user_namespace(users, groups).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+                place.insert(namespace)
+            }
+        };
         idmap::map_mount(tree.as_fd(), namespace)?;
         Ok(tree)
     }
@@ -86,6 +89,7 @@ impl HostMounts {
 fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let fd = rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_EMPTY_PATH;
     rustix::mount::open_tree(&fd, c"", flags)
 }

@@ -116,6 +116,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         roots: start.toolchain_roots,
         workspace: spec.workspace.path.as_path(),
         ids: identity.inside,
+        named: !root,
     };
     let view = View::gather(&asker);
     let mut mounts = hostmounts::HostMounts::new(root.then_some(identity.outside), start.directory);
@@ -247,7 +248,8 @@ impl Layers {
             let name = format!("mount-{index}");
             mount_layers.push(if mount.mode == MountMode::Overlay { place(&name)? } else { LayerPlace::Scratch(name) });
         }
-        let guarded = if mode == MountMode::Rw { guarded(workspace).map_err(|e| step("looking for protected paths", e))? } else { Vec::new() };
+        let guarded =
+            if mode == MountMode::Rw { guarded(workspace).map_err(|e| step("looking for protected paths", e))? } else { Vec::new() };
         let writes_host = mode == MountMode::Rw || spec.mounts.iter().any(|m| m.mode == MountMode::Rw);
         let on_disk = mode == MountMode::Overlay || spec.mounts.iter().any(|m| m.mode == MountMode::Overlay);
         let disk_level = match (in_memory, writes_host, on_disk) {
@@ -280,7 +282,7 @@ fn make_layer(directory: &Path) -> std::io::Result<()> {
 }
 
 fn holds_upper(directory: &Path) -> bool {
-    rustix::fs::statfs(directory).is_ok_and(|s| !NOT_UPPER.contains(&(s.f_type as i64)))
+    rustix::fs::statfs(directory).is_ok_and(|s| !NOT_UPPER.contains(&s.f_type))
 }
 
 /// Protected paths that exist in a `rw` workspace, outer before inner.
@@ -366,7 +368,12 @@ impl Watch for Wall {
 
 impl Wall {
     fn look(&mut self) -> Option<Demand> {
-        if let Some(hit) = self.cgroup.hit() {
+        let sample = self.cgroup.sample();
+        if let Some(lost) = sample.lost {
+            // Somebody outside took a limit away that was promised.
+            return Some(lost);
+        }
+        if let Some(hit) = sample.hit {
             // Running into the limit of processes only makes forks fail, unless somebody asked for it.
             if hit != Demand::Pids || self.pids {
                 return Some(hit);

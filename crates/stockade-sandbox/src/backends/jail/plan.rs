@@ -18,8 +18,16 @@ use super::view::{SystemEntry, View};
 pub const REDIRECTS: &str = "/run/stockade";
 
 /// Files of `/proc` that say or do something about the whole machine.
-const PROC_MASKS: [&str; 8] =
-    ["/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi"];
+const PROC_MASKS: [&str; 8] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kallsyms",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/scsi",
+];
 
 /// Whose files a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +225,8 @@ impl<'a> Builder<'a, '_> {
         }
         for (path, placed) in &places {
             let kernel = ["/proc", "/sys", "/dev"].iter().any(|k| path.starts_with(k));
-            let system = view.system.iter().any(|e| matches!(e, SystemEntry::Directory(d) | SystemEntry::Link(d, _) if d.starts_with(path)));
+            let system =
+                view.system.iter().any(|e| matches!(e, SystemEntry::Directory(d) | SystemEntry::Link(d, _) if d.starts_with(path)));
             if matches!(placed, Placed::Mount(..) | Placed::Workspace) && (kernel || system || path.as_path() == Path::new("/run")) {
                 return Err(PlanError::Covers(shown(path)));
             }
@@ -326,7 +335,12 @@ impl<'a> Builder<'a, '_> {
                     let name = format!("git-config-{}", self.redirects);
                     let inside = format!("{REDIRECTS}/{name}");
                     self.bind(Source::Scratch { name: name.as_str().into(), mode: 0o755 }, Path::new(&inside), Access::ReadWrite {});
-                    self.items.push(Item::Seed { directory: name.as_str().into(), name: "config".into(), contents: contents.into(), mode: 0o644 });
+                    self.items.push(Item::Seed {
+                        directory: name.as_str().into(),
+                        name: "config".into(),
+                        contents: contents.into(),
+                        mode: 0o644,
+                    });
                     self.items.push(Item::Redirect { path: bytes(path), link: format!("{inside}/config").into() });
                     self.writable.push(inside.into());
                     self.exports.push(name.into());
@@ -338,7 +352,10 @@ impl<'a> Builder<'a, '_> {
 
     fn hide(&mut self) {
         for path in self.inputs.view.masks.iter().chain(self.inputs.hidden) {
-            self.items.push(Item::Mask { path: bytes(path) });
+            // Programs of a toolchain read their own settings and stumble over a file they may not open; an empty one
+            // is as good as none. Everything else may not even be opened.
+            let mode = if self.inputs.view.toolchains.iter().any(|t| path.starts_with(t)) { 0o444 } else { 0 };
+            self.items.push(Item::Mask { path: bytes(path), mode });
         }
     }
 
@@ -354,7 +371,7 @@ impl<'a> Builder<'a, '_> {
     fn kernel(&mut self) {
         self.items.push(Item::Proc { path: "/proc".into() });
         for path in PROC_MASKS {
-            self.items.push(Item::Mask { path: path.into() });
+            self.items.push(Item::Mask { path: path.into(), mode: 0 });
         }
         self.items.push(Item::Devices { path: "/dev".into() });
         self.writable.push("/dev/shm".into());

@@ -158,6 +158,8 @@ pub struct Asker<'a> {
     pub workspace: &'a Path,
     /// User and group inside.
     pub ids: (u32, u32),
+    /// The ids are the asker's own, so the machine's name for them is right.
+    pub named: bool,
 }
 
 impl View {
@@ -230,7 +232,11 @@ impl View {
             let root = if is_root { real.clone() } else { toolchain_root(&real, home) };
             // Never home itself, nor anything that contains it, nor the kernel's own trees.
             let too_wide = home.starts_with(&root) || asker.workspace.starts_with(&root) && root.components().count() < 3;
-            if too_wide || ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp"].iter().any(|p| root == Path::new(p) || (root.starts_with(p) && *p != "/tmp" && *p != "/var/tmp")) {
+            if too_wide
+                || ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp"]
+                    .iter()
+                    .any(|p| root == Path::new(p) || (root.starts_with(p) && *p != "/tmp" && *p != "/var/tmp"))
+            {
                 continue;
             }
             self.note_links(&directory);
@@ -289,14 +295,14 @@ fn passwd(asker: &Asker<'_>) -> Vec<u8> {
     let (uid, gid) = asker.ids;
     let mut out = database("/etc/passwd", uid);
     let mine = [format!("stockade:x:{uid}:{gid}:sandbox:").as_bytes(), asker.home.as_os_str().as_bytes(), b":/bin/sh\n"].concat();
-    let known = fs::read("/etc/passwd").ok().and_then(|text| find_line(&text, uid));
+    let known = asker.named.then(|| fs::read("/etc/passwd").ok().and_then(|text| find_line(&text, uid))).flatten();
     out.extend(known.unwrap_or(mine));
     out
 }
 
 fn group(asker: &Asker<'_>) -> Vec<u8> {
     let mut out = database("/etc/group", asker.ids.1);
-    let known = fs::read("/etc/group").ok().and_then(|text| find_line(&text, asker.ids.1));
+    let known = asker.named.then(|| fs::read("/etc/group").ok().and_then(|text| find_line(&text, asker.ids.1))).flatten();
     out.extend(known.unwrap_or_else(|| format!("stockade:x:{}:\n", asker.ids.1).into_bytes()));
     out
 }
@@ -350,7 +356,7 @@ fn git_identity(home: &Path) -> Vec<u8> {
     }
     for (key, value) in [("name", name), ("email", email)] {
         if let Some(value) = value.filter(|v| !v.chars().any(char::is_control)) {
-            out.push_str(&format!("\t{key} = \"{}\"\n", quoted(&value)));
+            out.extend(["\t", key, " = \"", &quoted(&value), "\"\n"]);
         }
     }
     out.into_bytes()
@@ -361,7 +367,7 @@ mod tests {
     use super::*;
 
     fn asker<'a>(home: &'a Path, dirs: &'a [PathBuf], workspace: &'a Path) -> Asker<'a> {
-        Asker { home, path_dirs: dirs, roots: &[], workspace, ids: (1000, 1000) }
+        Asker { home, path_dirs: dirs, roots: &[], workspace, ids: (1000, 1000), named: true }
     }
 
     #[test]
@@ -381,7 +387,11 @@ mod tests {
     #[test]
     fn git_identity_takes_two_values_only() {
         let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join(".gitconfig"), "[core]\n\tsshCommand = evil\n[user]\n name = A \"q\"\n\temail = a@b.c\n signingkey = K\n[alias]\n x = !sh\n").unwrap();
+        fs::write(
+            home.path().join(".gitconfig"),
+            "[core]\n\tsshCommand = evil\n[user]\n name = A \"q\"\n\temail = a@b.c\n signingkey = K\n[alias]\n x = !sh\n",
+        )
+        .unwrap();
         assert_eq!(String::from_utf8(git_identity(home.path())).unwrap(), "[user]\n\tname = \"A \\\"q\"\n\temail = \"a@b.c\"\n");
     }
 }

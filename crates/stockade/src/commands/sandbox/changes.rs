@@ -93,7 +93,10 @@ fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<Ex
             "errors": paths(report.errors.iter().map(|e| path(&e.path)).collect()),
         }))?;
     } else {
-        context.printer.note(format!("{} applied", if report.applied.len() == 1 { "1 change".into() } else { format!("{} changes", report.applied.len()) }));
+        context.printer.note(format!(
+            "{} applied",
+            if report.applied.len() == 1 { "1 change".into() } else { format!("{} changes", report.applied.len()) }
+        ));
     }
     for problem in &problems {
         context.printer.warning(problem.as_str());

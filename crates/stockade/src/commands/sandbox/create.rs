@@ -36,12 +36,8 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     record.environment.clone_from(&spec.env);
     record.cwd = Some(spec.cwd.clone());
     owned.write_record(&record).map_err(|e| state_failure(&e))?;
-    let charge = Charge {
-        spec: assembled.spec,
-        home: assembled.home,
-        toolchain_roots: assembled.toolchain_roots,
-        backend: backend.to_owned(),
-    };
+    let charge =
+        Charge { spec: assembled.spec, home: assembled.home, toolchain_roots: assembled.toolchain_roots, backend: backend.to_owned() };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
     start(owned, args.name.as_ref(), context)
 }
@@ -55,7 +51,8 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
     if let Some(name) = &args.name {
         all.check_name(name).map_err(|e| state_failure(&e))?;
     }
-    let (owned, _) = super::changes::while_frozen(&found, context, || keeper::fork(&all, &found.directory, &found.record).map_err(|e| explain(&e)))?;
+    let (owned, _) =
+        super::changes::while_frozen(&found, context, || keeper::fork(&all, &found.directory, &found.record).map_err(|e| explain(&e)))?;
     if args.name.is_some() {
         let mut record = owned.record().map_err(|e| state_failure(&e))?;
         record.name.clone_from(&args.name);
@@ -85,11 +82,12 @@ fn start(owned: Owned, name: Option<&SandboxName>, context: &Context) -> Result<
     let answer: Value = serde_json::from_str(answer.trim()).unwrap_or(Value::Null);
     if answer.get("ready") == Some(&Value::Bool(true)) {
         let id = &owned.id;
-        return match context.printer.is_json() {
-            true => context.printer.json(&json!({ "sandbox_id": id, "name": name, "enforcement": levels(&answer) })),
-            false => context.printer.line(id.as_str()),
+        if context.printer.is_json() {
+            context.printer.json(&json!({ "sandbox_id": id, "name": name, "enforcement": levels(&answer) }))?;
+        } else {
+            context.printer.line(id.as_str())?;
         }
-        .map(|()| ExitCode::SUCCESS);
+        return Ok(ExitCode::SUCCESS);
     }
     let _ = supervisor.wait();
     let error = |key: &str| answer.pointer(&format!("/error/{key}")).and_then(Value::as_str).map(str::to_owned);

@@ -96,7 +96,8 @@ fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &R
     }
     let workspace = record.workspace_path();
     let base = record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
-    let cwd = SafePath::new(cwd.map_or_else(|| base.to_owned(), |c| base.join(c))).map_err(|e| Failure::from_error("working directory", &e))?;
+    let cwd =
+        SafePath::new(cwd.map_or_else(|| base.to_owned(), |c| base.join(c))).map_err(|e| Failure::from_error("working directory", &e))?;
     Ok(Exec {
         argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
         env: variables.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
@@ -105,12 +106,17 @@ fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &R
     })
 }
 
-fn in_sandbox(found: &stockade_sandbox::state::Found, exec: Exec, timeout: Option<Duration>, context: &Context) -> Result<Outcome, Failure> {
+fn in_sandbox(
+    found: &stockade_sandbox::state::Found,
+    exec: Exec,
+    timeout: Option<Duration>,
+    context: &Context,
+) -> Result<Outcome, Failure> {
     let mut remote = connect(found, context)?;
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
-    let interactive = !context.printer.is_json() && [stdin, stdout, stderr].iter().all(|fd| rustix::termios::isatty(fd));
+    let interactive = !context.printer.is_json() && [stdin, stdout, stderr].iter().all(rustix::termios::isatty);
     let raw = if interactive { Some(RawTerminal::enter(stdin)?) } else { None };
     let streams = if interactive {
         Streams::Terminal { terminal: stdin }

@@ -41,7 +41,8 @@ pub(super) fn write(args: &WriteArgs, context: &Context) -> Result<ExitCode, Fai
 pub(super) fn copy(args: &CopyArgs, context: &Context) -> Result<ExitCode, Failure> {
     match (&args.source, &args.target) {
         (CopyEnd::Host(from), CopyEnd::Sandbox { sandbox, path, into_directory }) => {
-            let failed = |e: std::io::Error| Failure::new("copy", format!("`{}`: {e}", stockade_core::escape::escape(&from.to_string_lossy())));
+            let failed =
+                |e: std::io::Error| Failure::new("copy", format!("`{}`: {e}", stockade_core::escape::escape(&from.to_string_lossy())));
             let mut file = File::open(from).map_err(failed)?;
             let meta = file.metadata().map_err(failed)?;
             if !meta.is_file() {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stockade_sandbox::keeper;
 use stockade_sandbox::state::{KEEP, Kind};
+use stockade_sandbox::{keeper, once};
 
 use super::{connect, file_failure, find, sandboxes, state_failure};
 use crate::Context;
@@ -33,7 +33,8 @@ fn set_paused(args: &OneSandbox, paused: bool, context: &Context) -> Result<Exit
 
 pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Failure> {
     let keep = if args.all { Duration::ZERO } else { KEEP };
-    let removed = sandboxes(context)?.sweep(keep).map_err(|e| state_failure(&e))?;
+    let places = context.places()?;
+    let removed = once::sweep(&places.state, &places.runtime, keep).map_err(|e| state_failure(&e))?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "removed": removed }))?;
     } else {

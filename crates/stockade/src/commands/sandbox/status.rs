@@ -72,9 +72,12 @@ fn look(kind: BackendKind, context: &Context) -> Result<Wall, Failure> {
                 }
             },
         },
-        BackendKind::Docker | BackendKind::Gvisor | BackendKind::Microvm | BackendKind::Shuru | BackendKind::E2b | BackendKind::Kubernetes => {
-            Wall { kind, enforcement: None, note: "not part of this version".into() }
-        }
+        BackendKind::Docker
+        | BackendKind::Gvisor
+        | BackendKind::Microvm
+        | BackendKind::Shuru
+        | BackendKind::E2b
+        | BackendKind::Kubernetes => Wall { kind, enforcement: None, note: "not part of this version".into() },
     })
 }
 
