@@ -92,6 +92,8 @@ pub struct Done {
     pub kept: bool,
     /// How many changes were brought back.
     pub applied: usize,
+    /// What a person should know about how the sandbox was made.
+    pub notes: Vec<String>,
     /// What was not right: protected paths that appeared, changes that could not be applied.
     pub violations: Vec<String>,
 }
@@ -121,6 +123,7 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     };
     let enforcement = running.enforcement().clone();
     let steps = running.steps().to_vec();
+    let notes = running.notes().to_vec();
     let exec = exec_of(job.argv, spec);
     let (connection, watch) = running.parts();
     let driven = drive::drive(connection, exec, streams, spec.limits.time.map(|l| l.value), signals, watch);
@@ -139,7 +142,8 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
             return Err(error.into());
         }
     };
-    let mut done = Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: false, applied: 0, violations };
+    let mut done =
+        Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: false, applied: 0, notes, violations };
     match upper {
         Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
             finish_overlay(job, &mut done, owned, record, &upper)?;

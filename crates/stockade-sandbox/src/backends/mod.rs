@@ -102,6 +102,8 @@ pub trait Running {
     fn enforcement(&self) -> &Enforcement;
     /// How long each step of the start took, in microseconds.
     fn steps(&self) -> &[(String, u32)];
+    /// What a person should know about how this sandbox was made, one line each.
+    fn notes(&self) -> &[String];
     /// Stops or continues everything inside.
     fn freeze(&mut self, frozen: crate::limits::Frozen) -> Result<(), BackendError>;
     /// Hands out descriptors of directories that outlive the sandbox (an upper layer in memory), by name.

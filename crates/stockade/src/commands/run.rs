@@ -89,6 +89,9 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitC
     for (step, micros) in &done.steps {
         context.printer.detail(format!("{step}: {micros} µs"));
     }
+    for note in &done.notes {
+        context.printer.note(note.as_str());
+    }
     mention_partial(&done.enforcement, assembled, context);
     if context.printer.is_json() {
         context.printer.json(&result(done, assembled))?;

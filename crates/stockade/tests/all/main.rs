@@ -5,6 +5,8 @@
 mod output;
 mod shipped;
 mod usage;
+#[cfg(target_os = "linux")]
+mod wall;
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};

@@ -73,6 +73,7 @@ struct StandingJail {
     enforcement: Enforcement,
     report: JailReport,
     exports: Vec<(String, OwnedFd)>,
+    notes: Vec<String>,
 }
 
 /// The processes of a jail and what has to be looked at while programs run, because nothing tells us.
@@ -130,6 +131,8 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         layer: layers.workspace.clone(),
         mount_layers: &layers.mounts,
         guarded: &layers.guarded,
+        git_writable: &layers.git_writable,
+        git_sealed: &layers.git_sealed,
         executables: executables.as_deref(),
         scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
@@ -170,7 +173,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
         hit: None,
     };
-    let jail = StandingJail { connection, wall, enforcement, report, exports };
+    let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
 }
@@ -194,6 +197,9 @@ struct Layers {
     scratch_bytes: u64,
     disk_level: (Level, String),
     upper: Option<PathBuf>,
+    notes: Vec<String>,
+    git_writable: Vec<PathBuf>,
+    git_sealed: Vec<PathBuf>,
 }
 
 impl Layers {
@@ -228,6 +234,10 @@ impl Layers {
             Ok(LayerPlace::Host(directory))
         };
         let mut workspace_source = workspace.to_owned();
+        let mut notes = Vec::new();
+        if let Some(why) = in_memory.filter(|_| spec.workspace.mode == MountMode::Overlay && !spec.limits.is_asked(Demand::Disk)) {
+            notes.push(format!("changes are held in memory until the end: {why}"));
+        }
         let mode = spec.workspace.mode;
         if mode != MountMode::Ro && !mounts.can_map(workspace) {
             if mode == MountMode::Rw {
@@ -238,6 +248,7 @@ impl Layers {
                 });
             }
             workspace_source = start.directory.join("copy");
+            notes.push("the workspace was copied: its file system cannot map owners, and root started this".to_owned());
             let from = fs::File::open(workspace).map_err(|e| step("copying the workspace", e.to_string()))?;
             let ownership = kept::Ownership::User { uid: identity.outside.0, gid: identity.outside.1 };
             kept::copy_tree(from.as_fd(), &workspace_source, ownership).map_err(|e| step("copying the workspace", e.to_string()))?;
@@ -262,7 +273,19 @@ impl Layers {
             LayerPlace::Host(directory) => Some(directory.join("upper")),
             LayerPlace::Scratch(_) => None,
         };
-        Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, scratch_bytes, disk_level, upper })
+        let (git_writable, git_sealed) = worktree_places(spec);
+        Ok(Self {
+            workspace: layer,
+            workspace_source,
+            mounts: mount_layers,
+            guarded,
+            scratch_bytes,
+            disk_level,
+            upper,
+            notes,
+            git_writable,
+            git_sealed,
+        })
     }
 
     fn disk_watch(&self, limit: Option<u64>) -> Result<Option<DiskWatch>, BackendError> {
@@ -270,6 +293,23 @@ impl Layers {
         let upper = fs::File::open(upper).map_err(|e| step("opening the overlay's layer", e.to_string()))?.into();
         Ok(Some(DiskWatch { upper, limit, next: std::time::Instant::now() }))
     }
+}
+
+/// What git writes in the common directory of a linked worktree, and what there it must not change: the files that say where the
+/// repository is.
+fn worktree_places(spec: &stockade_core::spec::SandboxSpec) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let Some(common) = &spec.workspace.git_common else { return (Vec::new(), Vec::new()) };
+    let common = common.as_path();
+    let own = fs::read_to_string(spec.workspace.path.as_path().join(".git")).ok();
+    let own = own.and_then(|t| t.strip_prefix("gitdir:").map(|p| PathBuf::from(p.trim()))).and_then(|p| fs::canonicalize(p).ok());
+    let mut writable: Vec<PathBuf> = ["objects", "refs", "logs"].iter().map(|n| common.join(n)).collect();
+    let mut sealed = Vec::new();
+    if let Some(own) = own.filter(|p| p.starts_with(common)) {
+        sealed.extend(["commondir", "gitdir", "config.worktree"].iter().map(|n| own.join(n)).filter(|p| p.is_file()));
+        writable.push(own);
+    }
+    writable.retain(|p| p.is_dir());
+    (writable, sealed)
 }
 
 /// Makes `upper` and `work`, with an upper directory that has the mode people expect of a workspace.
@@ -319,6 +359,10 @@ impl Running for StandingJail {
 
     fn steps(&self) -> &[(String, u32)] {
         &self.report.steps
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn freeze(&mut self, frozen: Frozen) -> Result<(), BackendError> {

@@ -76,6 +76,10 @@ pub struct Inputs<'a> {
     pub mount_layers: &'a [LayerPlace],
     /// Protected paths of a `rw` workspace.
     pub guarded: &'a [Guarded],
+    /// What git writes in the common directory of a linked worktree.
+    pub git_writable: &'a [PathBuf],
+    /// Files beneath those that stay as they are.
+    pub git_sealed: &'a [PathBuf],
     /// Files that may be executed, when there is a list.
     pub executables: Option<&'a [PathBuf]>,
     /// Size of the scratch file system.
@@ -282,10 +286,18 @@ impl<'a> Builder<'a, '_> {
                 self.directory(mount.host.as_path(), path, mount.mode, &layer, open)?;
             }
             Placed::GitCommon => {
-                // Git writes objects, references and its logs there; hooks and configuration stay as they are.
-                let mode = spec.workspace.mode;
                 let layer = LayerPlace::Scratch("git-common".into());
-                self.directory(path, path, mode, &layer, open)?;
+                if spec.workspace.mode != MountMode::Rw {
+                    return self.directory(path, path, spec.workspace.mode, &layer, open);
+                }
+                // Git writes objects, references and its logs there; hooks and configuration stay as they are.
+                self.directory(path, path, MountMode::Ro, &layer, open)?;
+                for place in self.inputs.git_writable {
+                    self.directory(place, place, MountMode::Rw, &layer, open)?;
+                }
+                for place in self.inputs.git_sealed {
+                    self.directory(place, place, MountMode::Ro, &layer, open)?;
+                }
             }
         }
         Ok(())

@@ -102,6 +102,10 @@ impl Running for Child {
         &[]
     }
 
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
     fn freeze(&mut self, frozen: Frozen) -> Result<(), BackendError> {
         let id = self.connection.fresh_id();
         Ok(self.connection.send(id, &Request::Freeze { frozen: frozen == Frozen::Yes }, &[])?)

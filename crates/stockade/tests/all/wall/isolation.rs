@@ -96,7 +96,10 @@ attempt('setgroups', number(116, 159), 0, 0)
         for answer in answers.lines() {
             let (name, result) = answer.split_once(' ').expect("two words");
             // EINVAL, ESRCH or EFAULT would mean that the kernel looked at the arguments: it was reached.
-            assert!(["EPERM", "ENOSYS", "EACCES"].contains(&result) || (name == "setuid-root" || name == "setgid-root") && result == "EINVAL", "{answer}");
+            assert!(
+                ["EPERM", "ENOSYS", "EACCES"].contains(&result) || (name == "setuid-root" || name == "setgid-root") && result == "EINVAL",
+                "{answer}"
+            );
         }
     });
 }
@@ -218,7 +221,10 @@ fn what_is_temporary_is_private() {
         for directory in ["/tmp", "/dev/shm"] {
             ground.plant(&std::path::Path::new(directory).join(&name), "PLANTED", 0o644);
         }
-        let outcome = ground.sh(&[], &format!("cat /tmp/{name} /dev/shm/{name}; ls -A /tmp /dev/shm; echo mine >/tmp/{name}-mine; echo mine >/var/tmp/{name}-mine"));
+        let outcome = ground.sh(
+            &[],
+            &format!("cat /tmp/{name} /dev/shm/{name}; ls -A /tmp /dev/shm; echo mine >/tmp/{name}-mine; echo mine >/var/tmp/{name}-mine"),
+        );
         for directory in ["/tmp", "/dev/shm"] {
             std::fs::remove_file(format!("{directory}/{name}")).expect("removed");
         }
@@ -231,10 +237,16 @@ fn what_is_temporary_is_private() {
 fn devices_are_few() {
     as_both(|ground| {
         let listed = ground.good(&[], "ls /dev");
-        let known = ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero", "console", "mqueue"];
+        let known = [
+            "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero", "console",
+            "mqueue",
+        ];
         let more: Vec<&str> = listed.lines().filter(|name| !known.contains(name)).collect();
         assert!(more.is_empty(), "{more:?}");
-        ground.good(&[], "head -c 8 /dev/urandom >/dev/null && echo >/dev/null && ls -l /dev/fd/ >/dev/null && mkdir /tmp/d && ! mknod /tmp/d/x b 254 0");
+        ground.good(
+            &[],
+            "head -c 8 /dev/urandom >/dev/null && echo >/dev/null && ls -l /dev/fd/ >/dev/null && mkdir /tmp/d && ! mknod /tmp/d/x b 254 0",
+        );
     });
 }
 
@@ -244,7 +256,9 @@ fn abstract_sockets_of_the_host_cannot_be_reached() {
         let name = ground.base.file_name().expect("a name").to_string_lossy().into_owned();
         let address = SocketAddr::from_abstract_name(&name).expect("an address");
         let listener = UnixListener::bind_addr(&address).expect("bound");
-        let program = format!("import socket\ntry: socket.socket(socket.AF_UNIX).connect('\\0{name}'); print('connected')\nexcept OSError: print('refused')");
+        let program = format!(
+            "import socket\ntry: socket.socket(socket.AF_UNIX).connect('\\0{name}'); print('connected')\nexcept OSError: print('refused')"
+        );
         assert_eq!(finish(ground.outside("/usr/bin/python3").args(["-c", &program])).stdout, "connected\n");
         assert_eq!(ground.python(&[], &program).stdout, "refused\n");
         drop(listener);

@@ -39,7 +39,16 @@ fn a_git_setting_goes_to_a_private_copy_and_is_reported() {
 fn existing_protected_files_cannot_be_written_or_moved_away() {
     as_both(|ground| {
         repository(ground);
-        for name in [".envrc", ".mcp.json", ".vscode/settings.json", ".claude/settings.json", ".husky/pre-commit", ".git/hooks/post-checkout", "sub/.envrc", ".gitmodules"] {
+        for name in [
+            ".envrc",
+            ".mcp.json",
+            ".vscode/settings.json",
+            ".claude/settings.json",
+            ".husky/pre-commit",
+            ".git/hooks/post-checkout",
+            "sub/.envrc",
+            ".gitmodules",
+        ] {
             ground.file(name, "good\n");
         }
         let before = ground.snapshot();
@@ -58,7 +67,16 @@ fn existing_protected_files_cannot_be_written_or_moved_away() {
 fn new_protected_files_are_taken_away_and_reported() {
     as_both(|ground| {
         repository(ground);
-        let made = [".envrc", ".mcp.json", ".vscode/tasks.json", ".claude/settings.json", ".stockade/settings.json", ".husky/pre-push", "deep/er/.envrc", ".bashrc"];
+        let made = [
+            ".envrc",
+            ".mcp.json",
+            ".vscode/tasks.json",
+            ".claude/settings.json",
+            ".stockade/settings.json",
+            ".husky/pre-push",
+            "deep/er/.envrc",
+            ".bashrc",
+        ];
         let script = "echo fine >fine; for f in .envrc .mcp.json .vscode/tasks.json .claude/settings.json .stockade/settings.json .husky/pre-push deep/er/.envrc .bashrc; do mkdir -p $(dirname $f); echo evil >$f; done";
         let (code, value) = ground.json(&RW, &["bash", "-c", script]);
         assert_eq!((code, ground.read("fine").as_str()), (0, "fine\n"), "{value}");
@@ -73,7 +91,8 @@ fn new_protected_files_are_taken_away_and_reported() {
 #[test]
 fn a_repository_made_inside_cannot_bring_hooks() {
     as_both(|ground| {
-        let (code, value) = ground.json(&RW, &["bash", "-c", "git init -q . && echo '#!/bin/sh' >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit"]);
+        let (code, value) =
+            ground.json(&RW, &["bash", "-c", "git init -q . && echo '#!/bin/sh' >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit"]);
         assert_eq!(code, 0, "{value}");
         assert!(!ground.work.join(".git/hooks/pre-commit").exists(), "{value}");
         assert!(value["violations"].to_string().contains(".git"), "{value}");
@@ -86,7 +105,11 @@ fn no_placeholder_appears_in_the_workspace() {
         repository(ground);
         ground.file("a", "a");
         // A marker tells the host when to look, while the program still runs.
-        let child = ground.running(&RW, &["bash", "-c", "ls -A; echo >started; while [ ! -e done ]; do sleep 0.02; done"]).stdout(std::process::Stdio::piped()).spawn().expect("started");
+        let child = ground
+            .running(&RW, &["bash", "-c", "ls -A; echo >started; while [ ! -e done ]; do sleep 0.02; done"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("started");
         super::ground::eventually("the program runs", || ground.work.join("started").exists());
         let during = ground.host("ls -A . .git");
         ground.file("done", "");
@@ -103,7 +126,13 @@ fn an_overlay_marks_protected_changes() {
         repository(ground);
         let (code, value) = ground.json(&[], &["bash", "-c", "echo x >.envrc; echo y >plain; git config x.y z"]);
         assert_eq!(code, 0, "{value}");
-        let marked: Vec<&str> = value["changes"].as_array().expect("changes").iter().filter(|c| c["protected"] == true).filter_map(|c| c["path"].as_str()).collect();
+        let marked: Vec<&str> = value["changes"]
+            .as_array()
+            .expect("changes")
+            .iter()
+            .filter(|c| c["protected"] == true)
+            .filter_map(|c| c["path"].as_str())
+            .collect();
         assert_eq!(marked, [".envrc", ".git/config"], "{value}");
     });
 }

@@ -89,7 +89,9 @@ fn private_files_of_the_system_cannot_be_read() {
     let list = ground.host(private);
     assert!(list.contains("/etc/shadow\n"), "the test needs something that it could find: {list}");
     as_both(|ground| {
-        let script = format!("while read -r name; do cat \"$name\"; done <<'EOF'\n{list}/etc/ssh/ssh_host_rsa_key\n/etc/ssh/ssh_host_ed25519_key\nEOF\nls -A /etc/ssl/private");
+        let script = format!(
+            "while read -r name; do cat \"$name\"; done <<'EOF'\n{list}/etc/ssh/ssh_host_rsa_key\n/etc/ssh/ssh_host_ed25519_key\nEOF\nls -A /etc/ssl/private"
+        );
         assert_eq!(ground.sh(&[], &script).stdout, "");
     });
 }
@@ -146,7 +148,16 @@ fn processes_of_the_host_cannot_be_seen_or_killed() {
 fn the_environment_is_clean() {
     as_both(|ground| {
         let mut command = ground.running(&["--env", "GIVEN=1", "--env", "PASSED", "--env", "SPACES=a b=c"], &["env", "-0"]);
-        for name in ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "BASH_ENV", "CI"] {
+        for name in [
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "SSH_AUTH_SOCK",
+            "LD_LIBRARY_PATH",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "DISPLAY",
+            "BASH_ENV",
+            "CI",
+        ] {
             command.env(name, "PLANTED");
         }
         command.env("PASSED", "2").env("TERM", "dumb").env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("USER", "me");
@@ -157,7 +168,8 @@ fn the_environment_is_clean() {
         variables.sort_unstable();
         let home = format!("HOME={}", ground.home.display());
         let path = format!("PATH={PATH}");
-        let expected = ["GIVEN=1", &home, "LANG=C.UTF-8", "LC_ALL=C", "PASSED=2", &path, "SPACES=a b=c", "TERM=dumb", "TZ=Asia/Tokyo", "USER=me"];
+        let expected =
+            ["GIVEN=1", &home, "LANG=C.UTF-8", "LC_ALL=C", "PASSED=2", &path, "SPACES=a b=c", "TERM=dumb", "TZ=Asia/Tokyo", "USER=me"];
         let missing: Vec<_> = expected.iter().filter(|e| !variables.contains(*e)).collect();
         assert!(missing.is_empty(), "{missing:?} of {variables:?}");
         let allowed = ["PWD=", "SHELL=", "LOGNAME="];
@@ -178,9 +190,11 @@ fn nobody_is_root_inside() {
 #[test]
 fn git_knows_its_user_and_nothing_else() {
     as_both(|ground| {
-        let config = "[user]\n\tname = A B\n\temail = a@b.example\n\tsigningkey = KEY\n[credential]\n\thelper = store\n[alias]\n\tx = !sh\n";
+        let config =
+            "[user]\n\tname = A B\n\temail = a@b.example\n\tsigningkey = KEY\n[credential]\n\thelper = store\n[alias]\n\tx = !sh\n";
         ground.plant(&ground.home.join(".gitconfig"), config, 0o644);
-        let script = "git init -q r && cd r && git commit -q --allow-empty -m one && git log --format='%an %ae'; git config --global -l | sort";
+        let script =
+            "git init -q r && cd r && git commit -q --allow-empty -m one && git log --format='%an %ae'; git config --global -l | sort";
         assert_eq!(ground.good(&[], script), "A B a@b.example\nuser.email=a@b.example\nuser.name=A B\n");
     });
 }

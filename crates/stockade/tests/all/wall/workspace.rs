@@ -78,7 +78,8 @@ fn read_only_refuses_every_write() {
     as_both(|ground| {
         furnish(ground);
         let before = ground.snapshot();
-        let script = "cat keep; echo x >new; echo x >keep; rm delete; mkdir d; mv keep kept; chmod 777 keep; ln keep hard; touch keep; exit 5";
+        let script =
+            "cat keep; echo x >new; echo x >keep; rm delete; mkdir d; mv keep kept; chmod 777 keep; ln keep hard; touch keep; exit 5";
         let (code, value) = ground.json(&["--workspace-mode", "ro"], &["bash", "-c", script]);
         assert_eq!((code, value["stdout"].as_str(), &value["changes"]), (5, Some("keep\n"), &json!([])), "{value}");
         assert_eq!(value["stderr"].as_str().expect("text").matches("Read-only file system").count(), 8, "{value}");
@@ -108,7 +109,10 @@ fn apply_keeps_the_changes_of_a_success() {
         furnish(ground);
         let outcome = ground.sh(&["--apply"], CHANGES);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        assert_eq!((ground.read("change"), ground.read("new/deep/file"), ground.read("directory/three")), ("after\n".into(), "x\n".into(), "three\n".into()));
+        assert_eq!(
+            (ground.read("change"), ground.read("new/deep/file"), ground.read("directory/three")),
+            ("after\n".into(), "x\n".into(), "three\n".into())
+        );
         for gone in ["delete", "old-name", "emptied/inner"] {
             assert!(!ground.work.join(gone).exists(), "{gone}");
         }
@@ -133,7 +137,10 @@ fn apply_leaves_a_failure_alone() {
 fn apply_passes_over_what_runs_code_later() {
     as_both(|ground| {
         ground.host("git init -q .");
-        let outcome = ground.sh(&["--apply"], "echo good >good; echo evil >.envrc; echo '#!/bin/sh' >.git/hooks/pre-commit; mkdir .vscode; echo {} >.vscode/tasks.json");
+        let outcome = ground.sh(
+            &["--apply"],
+            "echo good >good; echo evil >.envrc; echo '#!/bin/sh' >.git/hooks/pre-commit; mkdir .vscode; echo {} >.vscode/tasks.json",
+        );
         assert_eq!((outcome.code, ground.read("good").as_str()), (Some(0), "good\n"), "{outcome:?}");
         for name in [".envrc", ".git/hooks/pre-commit", ".vscode/tasks.json"] {
             assert!(!ground.work.join(name).exists() && outcome.stderr.contains(name), "{name}: {outcome:?}");

@@ -1,0 +1,113 @@
+//! A program whose caller sits at a terminal has one too.
+
+use super::ground::finish;
+use super::{Ground, as_both};
+
+/// Runs the program on a terminal of its own; `act` is Python that sees the controlling side as `fd`, and helpers.
+const DRIVER: &str = r"
+import fcntl, os, pty, select, signal, struct, sys, termios, time
+def size(rows, columns): fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+seen = b''
+def until(word):
+    global seen
+    end = time.monotonic() + 20
+    while word not in seen:
+        if time.monotonic() > end: raise SystemExit(f'never saw {word}: {seen}')
+        if select.select([fd], [], [], 0.1)[0]:
+            try: seen += os.read(fd, 4096)
+            except OSError: break
+pid, fd = pty.fork()
+if pid == 0:
+    # The size is set before the program starts, as a terminal has it.
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 77, 0, 0))
+    os.execv(sys.argv[1], sys.argv[1:])
+before = termios.tcgetattr(fd)
+";
+
+const END: &str = r"
+end = time.monotonic() + 20
+while True:
+    if select.select([fd], [], [], 0.05)[0]:
+        try: data = os.read(fd, 4096)
+        except OSError: data = b''
+        seen += data
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done: break
+    if time.monotonic() > end: raise SystemExit(f'no end: {seen}')
+after = None
+try: after = termios.tcgetattr(fd)
+except termios.error: pass
+print(seen.decode().replace('\r\n', '\n'), end='')
+print('code', os.waitstatus_to_exitcode(status), 'restored', after is None or after == before)
+";
+
+/// `act` drives the terminal while `stockade run -- bash -c SCRIPT` runs on it.
+fn on_terminal(ground: &Ground, script: &str, act: &str) -> String {
+    // What is said once is said before, so that it is not in the way.
+    ground.run(&[], &["true"]);
+    let mut command = ground.outside("/usr/bin/python3");
+    command.arg("-c").arg(format!("{DRIVER}{act}{END}")).arg(&ground.binary).args(["run", "--", "bash", "-c", script]);
+    let outcome = finish(command.env("TERM", "xterm"));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    outcome.stdout
+}
+
+#[test]
+fn the_program_sees_a_terminal_of_the_right_size() {
+    as_both(|ground| {
+        let said =
+            on_terminal(ground, "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo terminal; stty size; echo via >/dev/tty; echo $TERM; exit 4", "");
+        assert_eq!(said, "terminal\n33 77\nvia\nxterm\ncode 4 restored True\n");
+    });
+}
+
+#[test]
+fn a_resize_reaches_the_program() {
+    as_both(|ground| {
+        let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
+        let said = on_terminal(ground, script, "until(b'ready')\nsize(44, 111)\n");
+        assert_eq!(said, "ready\n44 111\ncode 0 restored True\n");
+    });
+}
+
+#[test]
+fn an_interrupt_reaches_the_program() {
+    as_both(|ground| {
+        let script = "stty -echoctl; trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done";
+        assert_eq!(on_terminal(ground, script, "until(b'ready')\nos.write(fd, b'\\x03')\n"), "ready\ninterrupted\ncode 3 restored True\n");
+        let said = on_terminal(ground, "stty -echoctl; echo ready; exec sleep 60", "until(b'ready')\nos.write(fd, b'\\x03')\n");
+        assert_eq!(said, "ready\ncode 130 restored True\n");
+    });
+}
+
+#[test]
+fn typed_lines_reach_the_program() {
+    as_both(|ground| {
+        let script = "stty -echo; echo ready; read -r line; echo \"got $line\"; cat; echo end";
+        let said = on_terminal(ground, script, "until(b'ready')\nos.write(fd, b'hello\\n')\nuntil(b'got hello')\nos.write(fd, b'\\x04')\n");
+        assert_eq!(said, "ready\ngot hello\nend\ncode 0 restored True\n");
+    });
+}
+
+#[test]
+fn nothing_can_be_typed_into_the_callers_terminal() {
+    as_both(|ground| {
+        let program = "import fcntl, termios, os\n\
+                       for call in [termios.TIOCSTI, 0x541c]:\n\
+                       \x20 try: fcntl.ioctl(0, call, b'x'); print('typed')\n\
+                       \x20 except OSError: print('refused')\n\
+                       print(os.ttyname(0).startswith('/dev/pts/'))";
+        let said = on_terminal(ground, &format!("/usr/bin/python3 -c \"{program}\""), "");
+        assert_eq!(said, "refused\nrefused\nTrue\ncode 0 restored True\n");
+    });
+}
+
+#[test]
+fn a_kill_of_the_caller_ends_the_program() {
+    as_both(|ground| {
+        let seconds = super::ground::unique_seconds();
+        let said = on_terminal(ground, &format!("echo ready; exec sleep {seconds}"), "until(b'ready')\nos.kill(pid, signal.SIGHUP)\n");
+        assert!(said.contains("code 129"), "{said}");
+        super::ground::eventually("everything is gone", || super::ground::processes(&seconds).is_empty());
+    });
+}
