@@ -172,7 +172,6 @@ fn backend(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
 pub(crate) fn backend_of(choice: stockade_store::settings::Backend) -> Result<Box<dyn Backend>, Failure> {
     use stockade_store::settings::Backend as Choice;
     match choice {
-        #[cfg(target_os = "linux")]
         Choice::Auto | Choice::Wall(BackendKind::Jail) => Ok(Box::new(stockade_sandbox::backends::jail::Jail::default())),
         Choice::Wall(BackendKind::Local) => Ok(Box::new(Local { passing: Passing::Possible })),
         #[cfg(not(target_os = "linux"))]
@@ -225,6 +224,9 @@ fn mounts(flags: &SandboxFlags, cwd: &Path) -> Result<Vec<Mount>, Failure> {
         let absolute = if flag.host.is_absolute() { flag.host.clone() } else { cwd.join(&flag.host) };
         let failed =
             |why: String| Failure::new("mounts", format!("`{}`: {why}", stockade_core::escape::escape(&flag.host.to_string_lossy())));
+        if flag.host.components().any(|c| c == std::path::Component::ParentDir) {
+            return Err(failed("the path has a `..` in it".into()).with_hint("name the source without `..`"));
+        }
         let real = std::fs::canonicalize(&absolute).map_err(|e| failed(e.to_string()))?;
         let meta = std::fs::symlink_metadata(&real).map_err(|e| failed(e.to_string()))?;
         if !meta.is_dir() && !meta.is_file() {

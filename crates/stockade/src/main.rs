@@ -3,12 +3,16 @@
 //! `cli/` says what can be written, `commands/` does it, `printer.rs` is the only way out and `failure.rs` the only way
 //! to fail. Nothing slow happens before a command begins: no settings are read, no runtime is started.
 
+#![cfg_attr(not(wall), expect(dead_code, unused_imports, reason = "without a wall most verbs only refuse"))]
+
+#[cfg(wall)]
 mod assemble;
 mod cli;
 mod commands;
 mod context;
 mod failure;
 mod printer;
+#[cfg(wall)]
 mod terminal;
 mod text;
 mod usage;

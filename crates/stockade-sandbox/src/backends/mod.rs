@@ -15,7 +15,6 @@ use crate::connection::{Connection, ConnectionError};
 use crate::drive::Watch;
 use crate::limits::LimitError;
 
-#[cfg(target_os = "linux")]
 pub mod jail;
 pub mod local;
 
@@ -44,7 +43,6 @@ pub enum BackendError {
     },
     /// The plan cannot be made.
     #[error(transparent)]
-    #[cfg(target_os = "linux")]
     Plan(#[from] jail::plan::PlanError),
     /// The stream to the guest broke.
     #[error(transparent)]
@@ -60,7 +58,6 @@ impl BackendError {
         match self {
             Self::Demand { demand, .. } => format!("enforcing {demand}"),
             Self::Step { step, .. } => step.clone(),
-            #[cfg(target_os = "linux")]
             Self::Plan(_) => "planning the jail".into(),
             Self::Connection(_) => "talking to the guest".into(),
             Self::Limits(_) => "limits".into(),
@@ -72,7 +69,6 @@ impl BackendError {
         match self {
             Self::Demand { fix, .. } | Self::Step { fix, .. } => (!fix.is_empty()).then(|| fix.clone()),
             Self::Connection(_) | Self::Limits(_) => None,
-            #[cfg(target_os = "linux")]
             Self::Plan(_) => None,
         }
     }

@@ -27,6 +27,7 @@ use super::change::{Entry, EntryType, LayerChange, Moment, Origin, Stamp};
 use super::digest::{self, BUFFER, ContentDigest};
 use super::layer::Layer;
 use super::plan::{Plan, Refused, Skipped};
+use super::shown;
 
 /// How the names of half-made files begin. They live for a moment beside the file they will replace.
 pub const TEMPORARY: &str = ".stockade-apply-";
@@ -108,7 +109,7 @@ pub enum ConflictReason {
 
 /// A path at which the system failed us.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {step} `{}`", beneath::shown(path))]
+#[error("cannot {step} `{}`", shown(path))]
 pub struct ApplyFailure {
     /// The path.
     pub path: PathBuf,
@@ -339,7 +340,7 @@ impl Applier<'_> {
                 drop(Temporary { parent: parent.as_fd(), name: name_of_old, armed: true });
                 Err(trouble)
             }
-            Err(_) => Err(ConflictReason::Saved(beneath::shown(Path::new(&name_of_old))).into()),
+            Err(_) => Err(ConflictReason::Saved(shown(Path::new(&name_of_old))).into()),
         }
     }
 
@@ -360,7 +361,7 @@ impl Applier<'_> {
         let Err(trouble) = self.discard(&parent, &aside, old, &before) else { return Ok(None) };
         match rustix::fs::renameat_with(&parent, &aside, &parent, name, RenameFlags::NOREPLACE) {
             Ok(()) => Err(trouble),
-            Err(_) => Err(ConflictReason::Saved(beneath::shown(Path::new(&aside))).into()),
+            Err(_) => Err(ConflictReason::Saved(shown(Path::new(&aside))).into()),
         }
     }
 

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -239,9 +239,4 @@ pub(crate) fn is_dir(stat: &Stat) -> bool {
 /// The size of a file; never negative.
 pub(crate) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-/// A path made safe to show.
-pub(crate) fn shown(path: &Path) -> String {
-    stockade_core::escape::escape_bytes(path.as_os_str().as_bytes())
 }

@@ -10,8 +10,8 @@ use rustix::fs::{FileType, Stat};
 use sha2::{Digest as _, Sha256};
 use stockade_core::result::{Change, ChangeKind};
 
-use super::beneath::shown;
 use super::digest::ContentDigest;
+use super::shown;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

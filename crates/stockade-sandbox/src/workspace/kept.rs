@@ -13,9 +13,10 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Uid, Xatt
 use rustix::io::Errno;
 
 use super::apply::write_all;
-use super::beneath::{self, Directory, Locked, shown};
+use super::beneath::{self, Directory, Locked};
 use super::digest::BUFFER;
 use super::layer::Bounds;
+use super::shown;
 
 /// The longest value of an overlay mark that is copied.
 const MAX_MARK: usize = 4096;

@@ -15,11 +15,12 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use stockade_core::result::ChangeKind;
 
-use super::beneath::{self, Directory, Locked, shown};
+use super::beneath::{self, Directory, Locked};
 use super::change::{Entry, EntryType, LayerChange, Origin, Stamp};
 use super::digest::{self, ContentDigest};
 use super::protected::{self, GIT_SHAPE, GIT_SHAPED, GIT_SHAPED_WHY};
 use super::rename::join_renames;
+use super::shown;
 
 /// How far a walk goes.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_core::path::{BadPath, SafePath};
 
-use super::beneath::shown;
-use super::git;
+use super::{git, shown};
 
 /// Where the kernel's own file systems are.
 const KERNEL_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];

@@ -7,20 +7,38 @@
 //! Whatever a sandbox wrote is hostile: trees are walked by descriptor, one component at a time, without following links,
 //! and every walk is bounded in depth, count and bytes. Nothing here mounts anything, and no program is run.
 
+#[cfg(wall)]
 pub mod apply;
+#[cfg(wall)]
 mod beneath;
+#[cfg(wall)]
 pub mod change;
+#[cfg(wall)]
 pub mod diff;
+#[cfg(wall)]
 pub mod digest;
 mod git;
+#[cfg(wall)]
 pub mod kept;
+#[cfg(wall)]
 pub mod layer;
 pub mod locate;
+#[cfg(wall)]
 pub mod plan;
+#[cfg(wall)]
 pub mod protected;
+#[cfg(wall)]
 pub mod remove;
+#[cfg(wall)]
 mod rename;
+#[cfg(wall)]
 pub mod rw;
 
-#[cfg(test)]
+#[cfg(all(test, wall))]
 mod testing;
+
+/// A path, safe to show.
+pub(crate) fn shown(path: &std::path::Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    stockade_core::escape::escape_bytes(path.as_os_str().as_bytes())
+}

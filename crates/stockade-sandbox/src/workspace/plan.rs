@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use stockade_core::result::ChangeKind;
 
-use super::beneath::shown;
 use super::change::{Entry, EntryType, LayerChange};
+use super::shown;
 
 /// A change that is left out because it is protected and was not named.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,16 +2,18 @@
 //!
 //! Depth does not matter: a directory inside a directory is first moved up to the top of the tree under a fresh name, so
 //! that one level is ever open, no path grows long and no stack grows deep. Links are removed, never followed. Modes that
-//! keep the owner out (overlayfs leaves a `work` directory of mode 0) are lifted.
+//! keep the owner out (overlayfs leaves a `work` directory of mode 0) are lifted. Somebody else may be removing the same tree:
+//! what is gone meanwhile is no error.
 
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, IFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::beneath::{self, Locked, shown};
+use super::beneath::{self, Locked};
+use super::shown;
 
 /// How many names are read before they are removed.
 const BATCH: usize = 4096;
@@ -77,9 +79,13 @@ pub(crate) fn remove_at(parent: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Re
         Err(source) => return Err(tree.failed("look at", name, source)),
     }
     unlock(parent, name);
-    let top = beneath::open_dir(parent, name, Locked::Lift).map_err(|source| tree.failed("open", name, source))?;
+    let top = match beneath::open_dir(parent, name, Locked::Lift) {
+        Ok(top) => top,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(source) => return Err(tree.failed("open", name, source)),
+    };
     loop {
-        let names = beneath::some_names(&top, BATCH).map_err(|source| tree.failed("list", name, source))?;
+        let names = tree.names(&top, name)?;
         if names.is_empty() {
             break;
         }
@@ -105,9 +111,13 @@ impl Tree<'_> {
             Err(source) => return Err(self.failed("look at", name, source)),
         }
         unlock(top, name);
-        let directory = beneath::open_dir(top, name, Locked::Lift).map_err(|source| self.failed("open", name, source))?;
+        let directory = match beneath::open_dir(top, name, Locked::Lift) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(source) => return Err(self.failed("open", name, source)),
+        };
         loop {
-            let names = beneath::some_names(&directory, BATCH).map_err(|source| self.failed("list", name, source))?;
+            let names = self.names(&directory, name)?;
             if names.is_empty() {
                 break;
             }
@@ -119,13 +129,23 @@ impl Tree<'_> {
                     // A directory's owner must be able to write to it to move it elsewhere, since its `..` changes.
                     unlock(directory.as_fd(), inner);
                     let fresh = beneath::fresh_name("removed-");
-                    rustix::fs::renameat_with(&directory, inner, top, &fresh, RenameFlags::NOREPLACE)
-                        .map_err(|source| self.failed("move", inner, source))?;
+                    match rustix::fs::renameat_with(&directory, inner, top, &fresh, RenameFlags::NOREPLACE) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(source) => return Err(self.failed("move", inner, source)),
+                    }
                 }
             }
         }
         drop(directory);
         self.rmdir(top, name)
+    }
+
+    /// Some names of a directory; one that was removed while open has none.
+    fn names(&self, directory: &OwnedFd, name: &OsStr) -> Result<Vec<OsString>, RemoveError> {
+        match beneath::some_names(directory, BATCH) {
+            Err(Errno::NOENT) => Ok(Vec::new()),
+            other => other.map_err(|source| self.failed("list", name, source)),
+        }
     }
 
     fn unlink(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), RemoveError> {

@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use super::beneath::{self, Locked, shown};
+use super::beneath::{self, Locked};
 use super::change::EntryType;
 use super::kept::{self, Ownership};
 use super::protected::{self, GIT_SHAPE, GIT_SHAPED, GIT_SHAPED_WHY};
 use super::remove;
+use super::shown;
 
 /// The most entries that are looked at.
 const MAX_ENTRIES: usize = 200_000;

@@ -65,7 +65,8 @@ fn write_is_refused(probe: &OwnedFd) -> bool {
 
 /// After the detach the mount table begins with our root and holds no second mount at `/`.
 fn only_own_mounts() -> Result<bool, Trouble> {
-    let table = read("/proc/self/mountinfo")?;
-    let roots = table.lines().filter(|line| line.split(' ').nth(4) == Some("/")).count();
+    // Bytes, not text: the names of mount points need not be UTF-8.
+    let table = std::fs::read("/proc/self/mountinfo").map_err(|e| Trouble::new(format!("reading /proc/self/mountinfo: {e}")))?;
+    let roots = table.split(|byte| *byte == b'\n').filter(|line| line.split(|byte| *byte == b' ').nth(4) == Some(b"/")).count();
     Ok(roots == 1)
 }

@@ -3,10 +3,16 @@
 mod completions;
 mod config;
 mod docs_reference;
+#[cfg(wall)]
 mod doctor;
+#[cfg(wall)]
 mod hold;
 mod man;
+#[cfg(not(wall))]
+mod no_wall;
+#[cfg(wall)]
 mod run;
+#[cfg(wall)]
 mod sandbox;
 mod version;
 
@@ -19,11 +25,17 @@ use crate::failure::Failure;
 /// Does what the command line asks for.
 pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure> {
     match cli.verb {
+        #[cfg(wall)]
         Verb::Run(args) => run::run(&args, context),
+        #[cfg(wall)]
         Verb::Sandbox(args) => sandbox::run(&args, context),
-        Verb::Config(args) => config::run(&args, context),
+        #[cfg(wall)]
         Verb::Doctor(args) => doctor::run(&args, context),
+        #[cfg(wall)]
         Verb::Hold(args) => hold::run(&args, context),
+        #[cfg(not(wall))]
+        Verb::Run(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) => Err(no_wall::refuse()),
+        Verb::Config(args) => config::run(&args, context),
         Verb::Completions(args) => completions::run(&args, context),
         Verb::Man(args) => man::run(&args, context),
         Verb::Version => version::run(context),

@@ -118,7 +118,7 @@ fn absurd_limits() {
             ("--memory", "0", "0"),
             ("--memory", "lots", "lots"),
             ("--timeout", "0", "0"),
-            ("--timeout", "-1s", "-1s"),
+            ("--timeout", "-1", "-1"),
             ("--timeout", "never", "never"),
             ("--pids", "0", "0"),
             ("--pids", "99999999999", "99999999999"),

@@ -52,12 +52,15 @@ fn copies_do_not_run() {
 fn memory_does_not_run() {
     as_both(|ground| {
         let program = "import os, ctypes\n\
-                       fd = os.memfd_create('x'); os.write(fd, open('/usr/bin/id', 'rb').read())\n\
+                       try: fd = os.memfd_create('x')\n\
+                       except OSError: print('refused'); raise SystemExit\n\
+                       os.write(fd, open('/usr/bin/id', 'rb').read())\n\
                        for attempt in [lambda: os.execve(fd, ['id'], {}), lambda: os.execv(f'/proc/self/fd/{fd}', ['id']), lambda: ctypes.CDLL(f'/proc/self/fd/{fd}')]:\n\
                        \x20 try: attempt(); print('ran')\n\
                        \x20 except OSError as error: print('refused')\n";
         let outcome = ground.python(&["--exec-allow", "/usr/bin/python3"], program);
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "refused\nrefused\nrefused\n"), "{outcome:?}");
+        // Either there is no such file at all, or none of the ways to run it works.
+        assert!(outcome.code == Some(0) && ["refused\n", "refused\nrefused\nrefused\n"].contains(&outcome.stdout.as_str()), "{outcome:?}");
     });
 }
 

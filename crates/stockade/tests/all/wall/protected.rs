@@ -67,22 +67,13 @@ fn existing_protected_files_cannot_be_written_or_moved_away() {
 fn new_protected_files_are_taken_away_and_reported() {
     as_both(|ground| {
         repository(ground);
-        let made = [
-            ".envrc",
-            ".mcp.json",
-            ".vscode/tasks.json",
-            ".claude/settings.json",
-            ".stockade/settings.json",
-            ".husky/pre-push",
-            "deep/er/.envrc",
-            ".bashrc",
-        ];
+        let made = [".envrc", ".mcp.json", ".vscode/tasks.json", ".claude", ".stockade", ".husky", "deep/er/.envrc", ".bashrc"];
         let script = "echo fine >fine; for f in .envrc .mcp.json .vscode/tasks.json .claude/settings.json .stockade/settings.json .husky/pre-push deep/er/.envrc .bashrc; do mkdir -p $(dirname $f); echo evil >$f; done";
         let (code, value) = ground.json(&RW, &["bash", "-c", script]);
         assert_eq!((code, ground.read("fine").as_str()), (0, "fine\n"), "{value}");
         for name in made {
             assert!(!ground.work.join(name).exists(), "{name} is in the workspace: {value}");
-            assert!(value["violations"].to_string().contains(name.split('/').next_back().expect("a name")), "{name}: {value}");
+            assert!(value["violations"].to_string().contains(&format!("`{name}`")), "{name}: {value}");
         }
         assert_eq!(ground.sandboxes().len(), 1, "what was taken away is kept");
     });

@@ -73,9 +73,9 @@ fn a_resize_reaches_the_program() {
 #[test]
 fn an_interrupt_reaches_the_program() {
     as_both(|ground| {
-        let script = "stty -echoctl; trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done";
+        let script = "stty -echo; trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done";
         assert_eq!(on_terminal(ground, script, "until(b'ready')\nos.write(fd, b'\\x03')\n"), "ready\ninterrupted\ncode 3 restored True\n");
-        let said = on_terminal(ground, "stty -echoctl; echo ready; exec sleep 60", "until(b'ready')\nos.write(fd, b'\\x03')\n");
+        let said = on_terminal(ground, "stty -echo; echo ready; exec sleep 60", "until(b'ready')\nos.write(fd, b'\\x03')\n");
         assert_eq!(said, "ready\ncode 130 restored True\n");
     });
 }
