@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -18,6 +19,8 @@ use stockade_wire::message::{Reply, Request};
 /// The most descriptors one message carries.
 pub const MAX_FDS: usize = 64;
 const READ_CHUNK: usize = 64 << 10;
+/// The most that is put aside while one answer is waited for; credit keeps an honest guest far below it.
+const MAX_EARLY: usize = 64 << 20;
 
 /// Why a stream cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,8 @@ pub struct Connection {
     stream: OwnedFd,
     passing: Passing,
     incoming: FrameBuffer,
+    /// Messages that arrived while the answer to another request was waited for.
+    early: VecDeque<(u32, Vec<u8>)>,
     descriptors: VecDeque<OwnedFd>,
     next_id: u32,
     scratch: Vec<u8>,
@@ -65,7 +70,15 @@ pub struct Connection {
 impl Connection {
     /// Wraps a connected stream.
     pub fn new(stream: OwnedFd, passing: Passing) -> Self {
-        Self { stream, passing, incoming: FrameBuffer::default(), descriptors: VecDeque::new(), next_id: 1, scratch: vec![0; READ_CHUNK] }
+        Self {
+            stream,
+            passing,
+            incoming: FrameBuffer::default(),
+            early: VecDeque::new(),
+            descriptors: VecDeque::new(),
+            next_id: 1,
+            scratch: vec![0; READ_CHUNK],
+        }
     }
 
     /// The same stream, used as if no descriptor could travel on it.
@@ -126,8 +139,38 @@ impl Connection {
         }
     }
 
+    /// Waits for the answer to one request; what arrives for others meanwhile is kept for [`Connection::buffered`].
+    pub fn answer_to(&mut self, id: u32, timeout_seconds: u64) -> Result<Reply, ConnectionError> {
+        let deadline = Instant::now() + Duration::from_secs(timeout_seconds);
+        let mut kept: usize = self.early.iter().map(|(_, payload)| payload.len()).sum();
+        loop {
+            while let Some((got, payload)) = self.incoming.next_frame()? {
+                if got == id {
+                    return Ok(codec::from_bytes(payload)?);
+                }
+                kept += payload.len();
+                if kept > MAX_EARLY {
+                    return Err(ConnectionError::OutOfTurn("more than it had credit for"));
+                }
+                self.early.push_back((got, payload.to_vec()));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
+            match rustix::event::poll(&mut wait, Some(&timeout)) {
+                Ok(0) => return Err(ConnectionError::Silent(timeout_seconds)),
+                Ok(_) => self.fill()?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
     /// The next reply among the bytes that have already arrived.
     pub fn buffered<T: Wire>(&mut self) -> Result<Option<(u32, T)>, ConnectionError> {
+        if let Some((id, payload)) = self.early.pop_front() {
+            return Ok(Some((id, codec::from_bytes(&payload)?)));
+        }
         match self.incoming.next_frame()? {
             Some((id, payload)) => Ok(Some((id, codec::from_bytes(payload)?))),
             None => Ok(None),

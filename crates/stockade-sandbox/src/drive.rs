@@ -351,6 +351,11 @@ impl Relay<'_> {
             Reply::Eof { .. } => None,
             Reply::Exited { exit: Exit::Code { code } } => return Ok(Some(Ending::Code(code))),
             Reply::Exited { exit: Exit::Signal { signal } } => return Ok(Some(Ending::Signal(signal))),
+            // From the supervisor of a created sandbox; anything but a known demand is nonsense.
+            Reply::Exited { exit: Exit::Limit { demand } } => {
+                let demand = demand.parse().map_err(|_| ConnectionError::OutOfTurn("an unknown limit"))?;
+                return Ok(Some(Ending::Limit(demand)));
+            }
             Reply::Failed { message, .. } => return Ok(Some(Ending::NotStarted { missing: false, message })),
             _ => return Err(ConnectionError::OutOfTurn("an unexpected reply to a running program")),
         };
@@ -399,7 +404,7 @@ pub fn size_of_terminal(terminal: BorrowedFd<'_>) -> (u16, u16) {
 }
 
 /// Writes everything; a reader that went away is not an error of ours, the program goes on.
-fn write_fully(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+pub(crate) fn write_fully(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
             Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),

@@ -28,7 +28,7 @@ pub enum FileError {
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     /// The local side of a copy failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Local(#[from] std::io::Error),
 }
 

@@ -9,10 +9,14 @@
 //! One thread, one poll loop. Clients speak the guest's own protocol; the supervisor renumbers request ids so that they cannot touch each
 //! other's requests, passes descriptors on, and answers `Freeze`, `Shutdown` and `Ping` itself. A client that goes away has its
 //! requests cancelled. A client that does not read is not waited for: its queue is bounded by the credit it granted.
+//!
+//! A frozen guest does not read, so nothing is sent to it while it stands still. While a client holds the sandbox still to look at it,
+//! the requests of others wait; a client that goes away without letting go loses its hold. While a person has paused the sandbox, new
+//! requests are refused and those under way wait.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -21,7 +25,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stockade_core::demand::Demand;
 use stockade_wire::codec;
 use stockade_wire::frame::GUEST_ID_BIT;
-use stockade_wire::message::{ErrorKind, Reply, Request, Stdio};
+use stockade_wire::message::{ErrorKind, Exit, Reply, Request, Stdio};
 
 use crate::backends::Running;
 use crate::connection::{Connection, ConnectionError, Passing};
@@ -43,6 +47,8 @@ pub enum Ended {
     Guest,
     /// A signal asked this process to end.
     Signal,
+    /// The sandbox's lock is not on disk any more, so nobody can see that it lives.
+    Disowned,
 }
 
 /// Opens the socket that clients connect to, in a directory only we can enter.
@@ -80,7 +86,34 @@ struct Client {
     queue: Vec<u8>,
     /// Ids as the client numbers them, by the guest's numbers.
     requests: HashMap<u32, u32>,
+    /// A request that waits until the sandbox runs again; what the client sent after it is not looked at before.
+    waiting: Option<(u32, Request)>,
     gone: bool,
+}
+
+/// Whether the sandbox runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Motion {
+    Running,
+    /// A client holds it still for as long as it is connected.
+    Held(u64),
+    /// A person paused it.
+    Paused,
+}
+
+/// What on disk says about the sandbox.
+pub struct Owner {
+    /// Its lock, which is held for as long as the supervisor lives.
+    pub lock: OwnedFd,
+    /// Exists while a person has paused the sandbox.
+    pub pause_marker: PathBuf,
+}
+
+impl Owner {
+    /// Whether the lock that we hold is the one others look at. Where that cannot be told, it is.
+    fn is_seen(&self) -> bool {
+        rustix::fs::fstat(&self.lock).map_or(true, |stat| stat.st_nlink > 0)
+    }
 }
 
 /// Serves clients until the sandbox ends.
@@ -91,13 +124,25 @@ pub struct Supervisor {
     /// Which client a request of the guest's numbering belongs to.
     owners: HashMap<u32, u64>,
     next_client: u64,
-    frozen: bool,
+    motion: Motion,
+    owner: Owner,
+    /// Requests of clients that went away while the guest could not be told.
+    cancelled: Vec<u32>,
 }
 
 impl Supervisor {
-    /// Takes a running sandbox and a listening socket.
-    pub fn new(running: Box<dyn Running>, listener: OwnedFd) -> Self {
-        Self { running, listener, clients: HashMap::new(), owners: HashMap::new(), next_client: 1, frozen: false }
+    /// Takes a running sandbox, a listening socket and what on disk says about the sandbox.
+    pub fn new(running: Box<dyn Running>, listener: OwnedFd, owner: Owner) -> Self {
+        Self {
+            running,
+            listener,
+            clients: HashMap::new(),
+            owners: HashMap::new(),
+            next_client: 1,
+            motion: Motion::Running,
+            owner,
+            cancelled: Vec::new(),
+        }
     }
 
     /// Serves until the end; `on_frozen` is called when everything inside stands still, to bring layers out of memory.
@@ -106,42 +151,99 @@ impl Supervisor {
         signals: &stockade_sys::signals::Signals,
         mut on_frozen: impl FnMut(&mut dyn Running),
     ) -> (Ended, Box<dyn Running>) {
-        loop {
-            let ready = self.wait(signals);
-            if ready.signal && signals.next().is_some() {
-                return (Ended::Signal, self.running);
+        let ended = loop {
+            if let Some(ended) = self.turn(signals, &mut on_frozen) {
+                break ended;
             }
-            if ready.ended {
-                let hit = self.running.parts().1.tick();
-                return (hit.map_or(Ended::Guest, Ended::Limit), self.running);
+        };
+        // What stands still in a group of version 1 cannot be killed.
+        if self.motion != Motion::Running {
+            let _ = self.running.freeze(Frozen::No);
+        }
+        if let Ended::Limit(demand) = ended {
+            self.running.parts().1.kill();
+            self.tell_limit(demand);
+        }
+        (ended, self.running)
+    }
+
+    /// One turn of the loop.
+    fn turn(&mut self, signals: &stockade_sys::signals::Signals, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Option<Ended> {
+        let ready = self.wait(signals);
+        if ready.signal && signals.next().is_some() {
+            return Some(Ended::Signal);
+        }
+        if !self.owner.is_seen() {
+            return Some(Ended::Disowned);
+        }
+        let hit = self.running.parts().1.tick();
+        if let Some(demand) = hit {
+            return Some(Ended::Limit(demand));
+        }
+        if ready.ended || (ready.guest && self.serve_guest().is_err()) {
+            let hit = self.running.parts().1.tick();
+            return Some(hit.map_or(Ended::Guest, Ended::Limit));
+        }
+        if ready.listener {
+            self.accept();
+        }
+        for id in ready.clients {
+            // An earlier client of this turn may have stopped the sandbox.
+            if !self.may_be_read(id) {
+                continue;
             }
-            if let Some(demand) = self.running.parts().1.tick() {
-                self.running.parts().1.kill();
-                return (Ended::Limit(demand), self.running);
+            let filled = self.clients.get_mut(&id).map_or(Ok(()), |client| client.connection.fill());
+            match filled.and_then(|()| self.serve_client(id, on_frozen)) {
+                Ok(Next::GoOn) => {}
+                Ok(Next::End) => return Some(Ended::Destroyed),
+                Err(_) => self.lose(id),
             }
-            if ready.guest && self.serve_guest().is_err() {
-                let hit = self.running.parts().1.tick();
-                return (hit.map_or(Ended::Guest, Ended::Limit), self.running);
+        }
+        let gone: Vec<u64> = self.clients.iter_mut().filter_map(|(id, c)| (c.gone || flush(c).is_err()).then_some(*id)).collect();
+        for id in gone {
+            self.lose(id);
+        }
+        if self.motion == Motion::Running {
+            return self.let_go_on(on_frozen);
+        }
+        None
+    }
+
+    /// The sandbox runs again: what waited for that goes on.
+    fn let_go_on(&mut self, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Option<Ended> {
+        for ours in std::mem::take(&mut self.cancelled) {
+            let _ = self.running.parts().0.send(ours, &Request::Cancel {}, &[]);
+        }
+        let waiting: Vec<u64> = self.clients.iter().filter(|(_, c)| c.waiting.is_some()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            match self.serve_client(id, on_frozen) {
+                Ok(Next::GoOn) => {}
+                Ok(Next::End) => return Some(Ended::Destroyed),
+                Err(_) => self.lose(id),
             }
-            if ready.listener {
-                self.accept();
-            }
-            for client in ready.clients {
-                match self.serve_client(client, &mut on_frozen) {
-                    Ok(Next::GoOn) => {}
-                    Ok(Next::End) => return (Ended::Destroyed, self.running),
-                    Err(_) => self.lose(client),
-                }
-            }
-            let gone: Vec<u64> = self.clients.iter_mut().filter_map(|(id, c)| (c.gone || flush(c).is_err()).then_some(*id)).collect();
-            for id in gone {
-                self.lose(id);
+        }
+        None
+    }
+
+    /// Whether what a client sends can be dealt with now. Requests under way cannot while the guest does not read.
+    fn may_be_read(&self, id: u64) -> bool {
+        self.motion == Motion::Running
+            || self.motion == Motion::Held(id)
+            || self.clients.get(&id).is_some_and(|client| client.requests.is_empty() && client.waiting.is_none())
+    }
+
+    /// Programs that died with the sandbox at a limit were killed; their clients learn it before their streams end.
+    fn tell_limit(&mut self, demand: Demand) {
+        for client in self.clients.values_mut() {
+            for theirs in std::mem::take(&mut client.requests).into_values() {
+                queue(client, theirs, &Reply::Exited { exit: Exit::Limit { demand: demand.name().to_owned() } });
             }
         }
     }
 
     fn wait(&mut self, signals: &stockade_sys::signals::Signals) -> Ready {
-        let order: Vec<u64> = self.clients.keys().copied().collect();
+        // Those that cannot be read now are left out: the kernel would report them again and again. They can still be written to.
+        let order: Vec<u64> = self.clients.keys().copied().filter(|id| self.may_be_read(*id)).collect();
         let busy = !self.owners.is_empty();
         let process = self.running.process().try_clone();
         let (guest, _) = self.running.parts();
@@ -156,8 +258,8 @@ impl Supervisor {
         let fixed = fds.len();
         for id in &order {
             if let Some(client) = self.clients.get(id) {
-                let flags = if client.queue.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-                fds.push(PollFd::from_borrowed_fd(client.connection.as_fd(), flags));
+                let write = if client.queue.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+                fds.push(PollFd::from_borrowed_fd(client.connection.as_fd(), PollFlags::IN | write));
             }
         }
         // An idle sandbox is looked at now and then too: what runs in the background can hit a limit.
@@ -185,18 +287,21 @@ impl Supervisor {
             if self.clients.len() >= MAX_CLIENTS || !peer.is_ok_and(|p| p.uid == own || p.uid.is_root()) {
                 continue;
             }
-            let client =
-                Client { connection: Connection::new(socket, Passing::Possible), queue: Vec::new(), requests: HashMap::new(), gone: false };
+            let connection = Connection::new(socket, Passing::Possible);
+            let client = Client { connection, queue: Vec::new(), requests: HashMap::new(), waiting: None, gone: false };
             self.clients.insert(self.next_client, client);
             self.next_client += 1;
         }
     }
 
+    /// Deals with what a client has sent, as far as that can be done now.
     fn serve_client(&mut self, id: u64, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Result<Next, ConnectionError> {
-        let Some(client) = self.clients.get_mut(&id) else { return Ok(Next::GoOn) };
-        client.connection.fill()?;
         while let Some(client) = self.clients.get_mut(&id) {
-            let Some((request_id, request)) = client.connection.buffered::<Request>()? else { break };
+            let next = match client.waiting.take() {
+                Some(waited) => Some(waited),
+                None => client.connection.buffered::<Request>()?,
+            };
+            let Some((request_id, request)) = next else { break };
             match request {
                 Request::Hello { version, .. } if version == stockade_wire::VERSION => {
                     queue(client, request_id, &Reply::Welcome { version, pid: std::process::id() });
@@ -210,8 +315,12 @@ impl Supervisor {
                     let _ = flush(client);
                     return Ok(Next::End);
                 }
+                request if matches!(self.motion, Motion::Held(holder) if holder != id) => {
+                    client.waiting = Some((request_id, request));
+                    break;
+                }
                 Request::Freeze { frozen } => {
-                    let answer = self.freeze(frozen, on_frozen);
+                    let answer = self.freeze(id, if frozen { Frozen::Yes } else { Frozen::No }, on_frozen)?;
                     if let Some(client) = self.clients.get_mut(&id) {
                         queue(client, request_id, &answer);
                     }
@@ -222,18 +331,22 @@ impl Supervisor {
         Ok(Next::GoOn)
     }
 
-    fn freeze(&mut self, frozen: bool, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Reply {
-        let wanted = if frozen { Frozen::Yes } else { Frozen::No };
-        match self.running.freeze(wanted) {
-            Ok(()) => {
-                self.frozen = frozen;
-                if frozen {
-                    on_frozen(self.running.as_mut());
-                }
+    fn freeze(&mut self, id: u64, wanted: Frozen, on_frozen: &mut impl FnMut(&mut dyn Running)) -> Result<Reply, ConnectionError> {
+        let done = self.running.freeze(wanted);
+        // What the guest said meanwhile has arrived already, so the stream will not report it.
+        self.pass_replies()?;
+        Ok(match (done, wanted) {
+            (Ok(()), Frozen::Yes) => {
+                self.motion = Motion::Held(id);
+                on_frozen(self.running.as_mut());
                 Reply::Done {}
             }
-            Err(error) => Reply::Failed { kind: ErrorKind::Io {}, message: error.to_string() },
-        }
+            (Ok(()), Frozen::No) => {
+                self.motion = Motion::Running;
+                Reply::Done {}
+            }
+            (Err(error), _) => Reply::Failed { kind: ErrorKind::Io {}, message: error.to_string() },
+        })
     }
 
     /// Passes a request on under a number of our own.
@@ -248,6 +361,18 @@ impl Supervisor {
                 | Request::Resize { .. }
                 | Request::Cancel {}
         );
+        if self.motion != Motion::Running {
+            if follows {
+                // The rest of one that was refused; a holder has none under way.
+                let known = client.requests.values().any(|theirs| *theirs == request_id);
+                return if known { Err(ConnectionError::OutOfTurn("more of a request while the sandbox is frozen")) } else { Ok(()) };
+            }
+            if matches!(request, Request::Run { exec } if exec.stdio == (Stdio::Passed {})) {
+                drop(client.connection.take_some_descriptors(3));
+            }
+            queue(client, request_id, &Reply::Failed { kind: ErrorKind::Invalid {}, message: "the sandbox is paused".into() });
+            return Ok(());
+        }
         let known = client.requests.iter().find(|(_, theirs)| **theirs == request_id).map(|(ours, _)| *ours);
         let (guest, _) = self.running.parts();
         let ours = match (follows, known) {
@@ -270,20 +395,22 @@ impl Supervisor {
             Request::Run { exec } if exec.stdio == (Stdio::Passed {}) => client.connection.take_some_descriptors(3),
             _ => Vec::new(),
         };
-        if self.frozen && matches!(request, Request::Run { .. }) {
-            client.requests.remove(&ours);
-            self.owners.remove(&ours);
-            queue(client, request_id, &Reply::Failed { kind: ErrorKind::Invalid {}, message: "the sandbox is paused".into() });
-            return Ok(());
-        }
         let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
         guest.send(ours, request, &fds)
     }
 
     fn serve_guest(&mut self) -> Result<(), ConnectionError> {
         self.running.parts().0.fill()?;
+        self.pass_replies()
+    }
+
+    /// Passes on what has arrived from the guest.
+    fn pass_replies(&mut self) -> Result<(), ConnectionError> {
         loop {
             let Some((ours, reply)) = self.running.parts().0.buffered::<Reply>()? else { return Ok(()) };
+            if matches!(reply, Reply::Exited { exit: Exit::Limit { .. } }) {
+                return Err(ConnectionError::OutOfTurn("a limit that is not the guest's to watch"));
+            }
             if let Reply::Accepted { listener, .. } = &reply {
                 // A connection that a client's listener accepted is that client's, under the guest's own number.
                 if let Some(owner) = self.owners.get(listener).copied()
@@ -313,8 +440,14 @@ impl Supervisor {
         let Some(client) = self.clients.remove(&id) else { return };
         for ours in client.requests.keys() {
             self.owners.remove(ours);
-            // A guest that cannot be told is noticed by the main loop.
-            let _ = self.running.parts().0.send(*ours, &Request::Cancel {}, &[]);
+            self.cancelled.push(*ours);
+        }
+        if self.motion == Motion::Held(id) {
+            if self.owner.pause_marker.exists() {
+                self.motion = Motion::Paused;
+            } else if self.running.freeze(Frozen::No).is_ok() {
+                self.motion = Motion::Running;
+            }
         }
     }
 }

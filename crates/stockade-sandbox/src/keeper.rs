@@ -13,11 +13,12 @@ use stockade_core::id::SandboxId;
 use stockade_core::spec::SandboxSpec;
 use stockade_wire::message::{Reply, Request};
 
-use crate::backends::{Backend, Start, judge, local};
+use crate::backends::{Backend, Start};
 use crate::connection::{Connection, ConnectionError};
 use crate::files::FileError;
-use crate::hold::{self, Ended, Supervisor};
+use crate::hold::{self, Ended, Owner, Supervisor};
 use crate::once::{self, JobError};
+use crate::sandbox::Sandbox;
 use crate::signals::Signals;
 use crate::state::{Owned, Record, Sandboxes};
 use crate::workspace::kept;
@@ -84,12 +85,7 @@ pub fn hold(
         toolchain_roots: &charge.toolchain_roots,
         hidden: &hidden,
     };
-    let started = backend.start(&start).and_then(|running| {
-        if backend.kind() != local::KIND {
-            judge(running.enforcement(), &charge.spec)?;
-        }
-        Ok(running)
-    });
+    let started = Sandbox::start(backend, &start).map(Sandbox::into_running);
     let listening = started.map_err(JobError::from).and_then(|running| {
         let listener = hold::listen(socket).map_err(|e| JobError::Keep(format!("listening on {}: {e}", socket.display())))?;
         Ok((running, listener))
@@ -105,7 +101,9 @@ pub fn hold(
     ready(Ok(running.enforcement()));
     let upper = owned.directory.join("layer/upper");
     let mut exports = None;
-    let (ended, mut running) = Supervisor::new(running, listener).serve(&signals, |running| {
+    let lock = owned.lock().try_clone().map_err(|e| JobError::Keep(format!("keeping the lock: {e}")))?;
+    let owner = Owner { lock, pause_marker: owned.directory.join(PAUSED) };
+    let (ended, mut running) = Supervisor::new(running, listener, owner).serve(&signals, |running| {
         let exports = exports.get_or_insert_with(|| running.take_exports());
         bring_out(exports, &upper);
     });
@@ -128,10 +126,12 @@ fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {
 /// A destroyed sandbox leaves nothing; one that ended otherwise leaves its changes, if there are any.
 fn finish(owned: Owned, ended: &Ended, charge: &Charge, upper: &Path) -> Result<(), JobError> {
     let changes = match ended {
-        Ended::Limit(_) | Ended::Guest | Ended::Signal if upper.is_dir() && !kept::is_empty_layer(upper).unwrap_or(true) => {
+        Ended::Limit(_) | Ended::Guest | Ended::Signal | Ended::Disowned
+            if upper.is_dir() && !kept::is_empty_layer(upper).unwrap_or(true) =>
+        {
             Layer::new(upper, charge.spec.workspace.path.as_path()).changes()?
         }
-        Ended::Destroyed | Ended::Limit(_) | Ended::Guest | Ended::Signal => Vec::new(),
+        Ended::Destroyed | Ended::Limit(_) | Ended::Guest | Ended::Signal | Ended::Disowned => Vec::new(),
     };
     if changes.is_empty() {
         return Ok(owned.remove()?);
@@ -200,13 +200,9 @@ pub fn mark_paused(directory: &Path, paused: bool) -> std::io::Result<()> {
 pub fn fork(sandboxes: &Sandboxes, from: &Path, record: &Record) -> Result<(Owned, Charge), JobError> {
     let charge = Charge::read(from)?;
     let owned = sandboxes.create()?;
-    let upper = from.join("layer/upper");
-    if upper.is_dir() {
-        let layer = owned.directory.join("layer");
-        crate::state::private_directory(&layer).map_err(|e| JobError::Keep(e.to_string()))?;
-        let source = std::fs::File::open(&upper).map_err(|e| JobError::Keep(format!("opening {}: {e}", upper.display())))?;
-        let ownership = if rustix::process::geteuid().is_root() { kept::Ownership::Same } else { kept::Ownership::Caller };
-        kept::copy_tree(source.as_fd(), &layer.join("upper"), ownership).map_err(|e| JobError::Keep(e.to_string()))?;
+    let mounts = (0..charge.spec.mounts.len()).map(|index| format!("mount-{index}"));
+    for name in std::iter::once("layer".to_owned()).chain(mounts) {
+        copy_layer(&from.join(&name), &owned.directory.join(&name))?;
     }
     let mut copy = record.clone();
     copy.id = owned.id.clone();
@@ -215,4 +211,17 @@ pub fn fork(sandboxes: &Sandboxes, from: &Path, record: &Record) -> Result<(Owne
     owned.write_record(&copy)?;
     charge.write(&owned.directory)?;
     Ok((owned, charge))
+}
+
+/// Copies what an overlay collected, if it is on disk.
+fn copy_layer(from: &Path, to: &Path) -> Result<(), JobError> {
+    let upper = from.join("upper");
+    if !upper.is_dir() {
+        return Ok(());
+    }
+    crate::state::private_directory(to).map_err(|e| JobError::Keep(e.to_string()))?;
+    let source = std::fs::File::open(&upper).map_err(|e| JobError::Keep(format!("opening {}: {e}", upper.display())))?;
+    let ownership = if rustix::process::geteuid().is_root() { kept::Ownership::Same } else { kept::Ownership::Caller };
+    kept::copy_tree(source.as_fd(), &to.join("upper"), ownership).map_err(|e| JobError::Keep(e.to_string()))?;
+    Ok(())
 }

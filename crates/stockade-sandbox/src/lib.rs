@@ -1,6 +1,6 @@
 //! Sandboxes: one interface, many walls.
 //!
-//! A [`backends::Backend`] starts the guest program behind its wall and hands back a stream; [`drive`] runs a program over that stream,
+//! [`sandbox::Sandbox`] is the handle. A [`backends::Backend`] starts the guest program behind its wall and hands back a stream; [`drive`] runs a program over that stream,
 //! [`files`] moves files, [`once`] does all of it for one command, [`hold`] keeps a created sandbox alive for others. [`workspace`] is what
 //! happens to the person's files, [`limits`] what the kernel counts, [`state`] what is on disk.
 //!
@@ -20,6 +20,8 @@ pub mod environment;
 #[cfg(wall)]
 pub mod files;
 #[cfg(wall)]
+pub mod forward;
+#[cfg(wall)]
 pub mod guest;
 #[cfg(wall)]
 pub mod hold;
@@ -32,9 +34,13 @@ pub mod once;
 #[cfg(wall)]
 pub use stockade_sys::signals;
 #[cfg(wall)]
+pub mod sandbox;
+#[cfg(wall)]
 pub mod state;
 #[cfg(wall)]
 pub mod trial;
+#[cfg(wall)]
+pub mod watch;
 pub mod workspace;
 
 #[cfg(wall)]

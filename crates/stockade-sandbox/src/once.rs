@@ -17,12 +17,12 @@ use stockade_core::id::SandboxId;
 use stockade_core::result::Change;
 use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_sys::signals::Signals;
-use stockade_wire::message::{Exec, Stdio};
 
-use crate::backends::{Backend, BackendError, Running, Start, judge, local};
+use crate::backends::{Backend, BackendError, Start};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
 use crate::limits;
+use crate::sandbox::Sandbox;
 use crate::state::{Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange};
 use crate::workspace::layer::{Layer, LayerError};
@@ -114,22 +114,20 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
         MountMode::Rw | MountMode::Overlay | MountMode::Ro => None,
     };
     let started = start(job, &owned);
-    let mut running = match started {
-        Ok(running) => running,
+    let mut sandbox = match started {
+        Ok(sandbox) => sandbox,
         Err(error) => {
             owned.remove()?;
             return Err(error.into());
         }
     };
-    let enforcement = running.enforcement().clone();
-    let steps = running.steps().to_vec();
-    let notes = running.notes().to_vec();
-    let exec = exec_of(job.argv, spec);
-    let (connection, watch) = running.parts();
-    let driven = drive::drive(connection, exec, streams, spec.limits.time.map(|l| l.value), signals, watch);
-    let exports = running.take_exports();
+    let enforcement = sandbox.enforcement().clone();
+    let steps = sandbox.steps().to_vec();
+    let notes = sandbox.notes().to_vec();
+    let driven = sandbox.exec(job.argv, streams, signals);
+    let exports = sandbox.take_exports();
     // From here on nothing inside runs any more, so what is read is what there is.
-    running.destroy();
+    sandbox.destroy();
     let mut violations = Vec::new();
     if let Some(snapshot) = snapshot {
         violations.extend(after_rw(&snapshot, workspace, &owned, &exports));
@@ -173,7 +171,7 @@ pub fn sweep(state: &Path, runtime: &Path, keep: Duration) -> Result<Vec<Sandbox
     Ok(removed)
 }
 
-fn start(job: &Job<'_>, owned: &Owned) -> Result<Box<dyn Running>, BackendError> {
+fn start(job: &Job<'_>, owned: &Owned) -> Result<Sandbox, BackendError> {
     let hidden = [job.state.to_owned()];
     let start = Start {
         spec: job.spec,
@@ -183,21 +181,7 @@ fn start(job: &Job<'_>, owned: &Owned) -> Result<Box<dyn Running>, BackendError>
         toolchain_roots: job.toolchain_roots,
         hidden: &hidden,
     };
-    let running = job.backend.start(&start)?;
-    if job.backend.kind() != local::KIND {
-        judge(running.enforcement(), job.spec)?;
-    }
-    Ok(running)
-}
-
-/// The wire form of a program with the sandbox's environment.
-pub fn exec_of(argv: &[OsString], spec: &SandboxSpec) -> Exec {
-    Exec {
-        argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
-        env: spec.env.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
-        cwd: spec.cwd.as_bytes().into(),
-        stdio: Stdio::Piped { stdin: false },
-    }
+    Sandbox::start(job.backend, &start)
 }
 
 /// Where the workspace's upper layer is on disk, after bringing it out of memory if it was there.

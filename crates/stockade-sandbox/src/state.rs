@@ -22,6 +22,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use stockade_core::id::{SandboxId, SandboxName};
+use stockade_core::limits::Limit;
 use stockade_core::result::Change;
 use stockade_core::spec::MountMode;
 
@@ -56,6 +57,9 @@ pub enum StateError {
         /// How.
         why: String,
     },
+    /// The beginning of more than one id.
+    #[error("more than one sandbox has an id that begins with `{0}`")]
+    Ambiguous(String),
     /// Nothing by that name.
     #[error("there is no sandbox `{0}`")]
     Unknown(String),
@@ -108,7 +112,13 @@ pub struct Record {
     pub command: Vec<String>,
     /// The overlay is kept after the sandbox ended: what changed.
     pub kept: Option<Vec<Change>>,
-    /// Environment of programs, for `exec` in a created sandbox.
+    /// How long one program may take, for `exec` in a created sandbox.
+    #[serde(default)]
+    pub time: Option<Duration>,
+    /// How much output of one program is taken, likewise.
+    #[serde(default)]
+    pub output: Option<Limit<u64>>,
+    /// Environment of programs, likewise.
     #[serde(default)]
     pub environment: Vec<(String, std::ffi::OsString)>,
     /// Working directory of programs.
@@ -134,6 +144,8 @@ impl Record {
             command: Vec::new(),
             applied: Vec::new(),
             kept: None,
+            time: None,
+            output: None,
             environment: Vec::new(),
             cwd: None,
         }
@@ -209,7 +221,7 @@ impl Sandboxes {
         Owned { directory: self.root.join(id.as_str()), id: id.clone(), lock }
     }
 
-    /// Every sandbox there is. A directory without a readable record is left out (see [`Sandboxes::sweep`]).
+    /// Every sandbox there is. A directory without a readable record is left out (see [`Sandboxes::damaged`]).
     pub fn list(&self) -> Result<Vec<Found>, StateError> {
         let mut found = Vec::new();
         for id in self.ids()? {
@@ -226,6 +238,19 @@ impl Sandboxes {
         Ok(found)
     }
 
+    /// Sandboxes whose record cannot be read, and why. One that is just being made has none yet and is left out.
+    pub fn damaged(&self) -> Result<Vec<(SandboxId, StateError)>, StateError> {
+        let unreadable = |id: SandboxId| {
+            let directory = self.root.join(id.as_str());
+            match read_record(&directory, &id) {
+                Err(StateError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound && is_young(&directory) => None,
+                Err(error) => Some((id, error)),
+                Ok(_) => None,
+            }
+        };
+        Ok(self.ids()?.into_iter().filter_map(unreadable).collect())
+    }
+
     /// Finds one by id, unique prefix of an id, or name.
     pub fn find(&self, text: &str) -> Result<Found, StateError> {
         let all = self.list()?;
@@ -239,13 +264,28 @@ impl Sandboxes {
             all.iter().enumerate().filter(|(_, f)| text.len() >= 4 && f.record.id.as_str().starts_with(text)).map(|(i, _)| i).collect();
         match matching.as_slice() {
             [at] => Ok(all.swap_remove(*at)),
-            _ => Err(unknown()),
+            [] => Err(self.damaged()?.into_iter().find(|(id, _)| id.as_str() == text).map_or_else(unknown, |(_, error)| error)),
+            _ => Err(StateError::Ambiguous(stockade_core::escape::escape(text))),
         }
     }
 
     /// Whether the owner of a sandbox lives.
     pub fn is_alive(&self, id: &str) -> bool {
         id.parse::<SandboxId>().is_ok_and(|id| is_locked(&self.root.join(id.as_str()).join("lock")))
+    }
+
+    /// Where a sandbox of this id is, whatever can be read of it.
+    pub fn directory_of(&self, id: &SandboxId) -> PathBuf {
+        self.root.join(id.as_str())
+    }
+
+    /// Keeps others from taking a name until the value is dropped: between looking whether it is free and writing it down.
+    pub fn lock_names(&self) -> Result<OwnedFd, StateError> {
+        let path = self.root.join(".names");
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io("opening", &path))?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
+            .map_err(|e| io("locking", &path)(e.into()))?;
+        Ok(file.into())
     }
 
     /// Refuses a name that is in use.
@@ -286,7 +326,12 @@ impl Sandboxes {
 
     /// Forgets a sandbox whose owner is gone.
     pub fn remove(&self, found: &Found) -> Result<(), StateError> {
-        remove::remove_tree(&found.directory).map_err(|e| io("removing", &found.directory)(std::io::Error::other(e)))
+        self.remove_directory(&found.directory)
+    }
+
+    /// The same where nothing can be read of it.
+    pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
+        remove::remove_tree(directory).map_err(|e| io("removing", directory)(std::io::Error::other(e)))
     }
 }
 

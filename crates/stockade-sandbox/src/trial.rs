@@ -10,8 +10,9 @@ use stockade_core::path::SafePath;
 use stockade_core::spec::{MountMode, SandboxSpec, Workspace};
 
 use crate::backends::{Backend, Start};
-use crate::drive::{self, Ending, Sink, Streams};
-use crate::once::{self, JobError};
+use crate::drive::{Ending, Sink, Streams};
+use crate::once::JobError;
+use crate::sandbox::Sandbox;
 use crate::state::Sandboxes;
 
 /// What a trial found.
@@ -60,12 +61,10 @@ fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &
         path_dirs: Vec::new(),
     };
     let start = Start { spec: &spec, id: &owned.id, directory: &owned.directory, home, toolchain_roots: &[], hidden: &[] };
-    let mut running = backend.start(&start)?;
-    let (enforcement, steps) = (running.enforcement().clone(), running.steps().to_vec());
-    let exec = once::exec_of(&["true".into()], &spec);
+    let mut sandbox = Sandbox::start(backend, &start)?;
+    let (enforcement, steps) = (sandbox.enforcement().clone(), sandbox.steps().to_vec());
     let streams = Streams::Plain { stdin: None, stdout: Sink::Buffer(4096), stderr: Sink::Buffer(4096) };
-    let (connection, watch) = running.parts();
-    let outcome = drive::drive(connection, exec, streams, None, None, watch)?;
-    running.destroy();
+    let outcome = sandbox.exec(&["true".into()], streams, None)?;
+    sandbox.destroy();
     Ok(Found { enforcement, steps, ran: outcome.ending == Ending::Code(0) })
 }

@@ -62,7 +62,11 @@ pub fn user_namespace(users: Swap, groups: Swap) -> std::io::Result<OwnedFd> {
         .and_then(|()| fs::File::open(format!("/proc/{pid}/ns/user")));
     drop(go_write);
     if let Some(pid) = Pid::from_raw(pid) {
-        rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED)?;
+        match rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED) {
+            // Where our caller made us ignore SIGCHLD the kernel has reaped the child already.
+            Ok(_) | Err(Errno::CHILD) => {}
+            Err(errno) => return Err(errno.into()),
+        }
     }
     made.map(OwnedFd::from)
 }

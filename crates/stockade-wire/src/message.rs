@@ -104,6 +104,8 @@ wire_enum! {
         0 = Code { code: i32 },
         /// A signal ended it.
         1 = Signal { signal: i32 },
+        /// A limit was reached and everything was killed; only a supervisor says so, never a guest.
+        2 = Limit { demand: String },
     }
 }
 

@@ -19,6 +19,8 @@ use crate::Context;
 use crate::cli::{BackendChoice, SandboxFlags};
 use crate::failure::Failure;
 
+/// Home inside, where home outside is a part of the system.
+const OTHER_HOME: &str = "/home/sandbox";
 /// Open files per process where nobody said otherwise.
 const OPEN_FILES: u64 = 65_536;
 
@@ -74,8 +76,11 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
     let toolchain_roots: Vec<OsString> = TOOLCHAIN_ROOTS.iter().filter_map(|name| context.environment.variable(name)).collect();
     let given: Vec<Given> = flags.env.iter().map(|e| Given { name: e.name.clone(), value: e.value.clone() }).collect();
     let outside_home = places.home.clone();
-    let env =
-        environment::build(|name| context.environment.variable(name), &given, |path| path.is_dir() && !outside_home.starts_with(path));
+    let caller = |name: &str| match name {
+        "HOME" if home.as_path() == Path::new(OTHER_HOME) => Some(OTHER_HOME.into()),
+        _ => context.environment.variable(name),
+    };
+    let env = environment::build(caller, &given, |path| path.is_dir() && !outside_home.starts_with(path));
     let spec = SandboxSpec {
         cwd: working_directory(flags, cwd, &workspace)?,
         workspace: Workspace { path: workspace, mode, git_common: located.git_common },
@@ -203,7 +208,7 @@ fn refuse_unwritable(workspace: &SafePath, mode: MountMode) -> Result<(), Failur
 fn home_inside(home: &Path) -> Result<SafePath, Failure> {
     let usable = home.components().count() > 1 && !["/usr", "/etc", "/bin", "/dev", "/proc", "/sys"].iter().any(|p| home == Path::new(p));
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-    let chosen = if usable { home.as_path() } else { Path::new("/home/sandbox") };
+    let chosen = if usable { home.as_path() } else { Path::new(OTHER_HOME) };
     SafePath::new(chosen).map_err(|e| Failure::from_error("home", &e))
 }
 

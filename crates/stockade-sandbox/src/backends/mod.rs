@@ -68,8 +68,7 @@ impl BackendError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Demand { fix, .. } | Self::Step { fix, .. } => (!fix.is_empty()).then(|| fix.clone()),
-            Self::Connection(_) | Self::Limits(_) => None,
-            Self::Plan(_) => None,
+            Self::Connection(_) | Self::Limits(_) | Self::Plan(_) => None,
         }
     }
 }

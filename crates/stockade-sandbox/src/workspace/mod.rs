@@ -34,7 +34,8 @@ mod rename;
 #[cfg(wall)]
 pub mod rw;
 
-#[cfg(all(test, wall))]
+#[cfg(test)]
+#[cfg(wall)]
 mod testing;
 
 /// A path, safe to show.

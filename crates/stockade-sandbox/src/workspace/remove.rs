@@ -6,7 +6,7 @@
 //! what is gone meanwhile is no error.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, IFlags, Mode, OFlags, RenameFlags};
@@ -141,7 +141,7 @@ impl Tree<'_> {
     }
 
     /// Some names of a directory; one that was removed while open has none.
-    fn names(&self, directory: &OwnedFd, name: &OsStr) -> Result<Vec<OsString>, RemoveError> {
+    fn names(&self, directory: impl AsFd, name: &OsStr) -> Result<Vec<OsString>, RemoveError> {
         match beneath::some_names(directory, BATCH) {
             Err(Errno::NOENT) => Ok(Vec::new()),
             other => other.map_err(|source| self.failed("list", name, source)),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "tests")]
 
+#[cfg(target_os = "linux")]
+mod created;
 mod output;
 mod shipped;
 mod usage;

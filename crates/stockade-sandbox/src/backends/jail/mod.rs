@@ -371,12 +371,10 @@ impl Running for StandingJail {
         }
         let id = self.connection.fresh_id();
         self.connection.send(id, &Request::Freeze { frozen: frozen == Frozen::Yes }, &[])?;
-        loop {
-            match self.connection.receive(guest::PATIENCE_SECONDS)? {
-                (got, Reply::Done {}) if got == id => return Ok(()),
-                (got, Reply::Failed { message, .. }) if got == id => return Err(step("freezing", message)),
-                _ => {}
-            }
+        match self.connection.answer_to(id, guest::PATIENCE_SECONDS)? {
+            Reply::Done {} => Ok(()),
+            Reply::Failed { message, .. } => Err(step("freezing", message)),
+            _ => Err(ConnectionError::OutOfTurn("something else than an end of freezing").into()),
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     let assembled = assemble::assemble(&args.sandbox, context)?;
     assemble::warn_if_local(assembled.backend.as_ref(), context);
     let sandboxes = sandboxes(context)?;
+    let names = args.name.as_ref().map(|_| sandboxes.lock_names()).transpose().map_err(|e| state_failure(&e))?;
     if let Some(name) = &args.name {
         sandboxes.check_name(name).map_err(|e| state_failure(&e))?;
     }
@@ -35,7 +36,10 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     record.name.clone_from(&args.name);
     record.environment.clone_from(&spec.env);
     record.cwd = Some(spec.cwd.clone());
+    record.time = spec.limits.time.map(|limit| limit.value);
+    record.output = spec.limits.output;
     owned.write_record(&record).map_err(|e| state_failure(&e))?;
+    drop(names);
     let charge =
         Charge { spec: assembled.spec, home: assembled.home, toolchain_roots: assembled.toolchain_roots, backend: backend.to_owned() };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
@@ -48,6 +52,7 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
         return Err(Failure::new("fork", "only sandboxes made by `sandbox create` can be forked"));
     }
     let all = sandboxes(context)?;
+    let names = args.name.as_ref().map(|_| all.lock_names()).transpose().map_err(|e| state_failure(&e))?;
     if let Some(name) = &args.name {
         all.check_name(name).map_err(|e| state_failure(&e))?;
     }
@@ -58,6 +63,7 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
         record.name.clone_from(&args.name);
         owned.write_record(&record).map_err(|e| state_failure(&e))?;
     }
+    drop(names);
     start(owned, args.name.as_ref(), context)
 }
 

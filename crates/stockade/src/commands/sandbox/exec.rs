@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stockade_core::demand::Demand;
+use stockade_core::limits::Origin;
 use stockade_core::path::SafePath;
 use stockade_sandbox::drive::{self, Ending, Outcome, Sink, Streams, Watch};
 use stockade_sandbox::once;
@@ -41,7 +42,7 @@ impl Watch for Afar {
 pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     let exec = program(&args.program, &args.env, args.cwd.as_ref(), &found.record, context)?;
-    let outcome = in_sandbox(&found, exec, args.timeout, context)?;
+    let outcome = in_sandbox(&found, exec, shorter(args.timeout, found.record.time), context)?;
     if let Ending::NotStarted { missing, message } = &outcome.ending {
         return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
     }
@@ -51,8 +52,17 @@ pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failu
         let mut value = json!({
             "sandbox_id": found.record.id,
             "exit_code": if let Ending::Code(code) = outcome.ending { Some(code) } else { None },
-            "signal": if let Ending::Signal(signal) = outcome.ending { Some(signal) } else { None },
+            "signal": match outcome.ending {
+                Ending::Signal(signal) => Some(signal),
+                Ending::Limit(_) => Some(libc::SIGKILL),
+                Ending::Code(_) | Ending::TimedOut | Ending::NotStarted { .. } => None,
+            },
             "timed_out": outcome.ending == Ending::TimedOut,
+            "limit": match outcome.ending {
+                Ending::Limit(demand) => Some(demand.name()),
+                Ending::TimedOut => Some(Demand::Time.name()),
+                Ending::Code(_) | Ending::Signal(_) | Ending::NotStarted { .. } => None,
+            },
             "truncated": { "stdout": outcome.stdout.truncated, "stderr": outcome.stderr.truncated },
             "duration_ms": once::millis(outcome.duration),
         });
@@ -63,8 +73,16 @@ pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failu
             }
         }
         context.printer.json(&value)?;
-    } else if outcome.ending == Ending::TimedOut {
-        context.printer.warning("the time limit was reached; the program was killed");
+    } else {
+        if let Ending::Limit(demand) = &outcome.ending {
+            context.printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed"));
+        }
+        if outcome.ending == Ending::TimedOut {
+            context.printer.warning("the time limit was reached; the program was killed");
+        }
+        if outcome.stdout.truncated || outcome.stderr.truncated {
+            context.printer.warning("output was cut at the limit");
+        }
     }
     Ok(ExitCode::from(code(&outcome.ending)))
 }
@@ -74,11 +92,16 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
     let shell = found.record.environment.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value.clone());
     let shell = shell.filter(|s| std::path::Path::new(s).starts_with("/bin") || std::path::Path::new(s).starts_with("/usr/bin"));
     let exec = program(&[shell.unwrap_or_else(|| "/bin/sh".into())], &[], None, &found.record, context)?;
-    let outcome = in_sandbox(&found, exec, None, context)?;
+    let outcome = in_sandbox(&found, exec, found.record.time, context)?;
     match outcome.ending {
         Ending::NotStarted { message, .. } => Err(Failure::no_program("shell", message)),
         ending => Ok(ExitCode::from(code(&ending))),
     }
+}
+
+/// The sandbox's own time limit holds whatever the caller asks for.
+fn shorter(asked: Option<Duration>, limit: Option<Duration>) -> Option<Duration> {
+    [asked, limit].into_iter().flatten().min()
 }
 
 fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &Record, context: &Context) -> Result<Exec, Failure> {
@@ -121,7 +144,10 @@ fn in_sandbox(
     let streams = if interactive {
         Streams::Terminal { terminal: stdin }
     } else if context.printer.is_json() {
-        Streams::Plain { stdin: Some(stdin), stdout: Sink::Buffer(CAPTURE), stderr: Sink::Buffer(CAPTURE) }
+        let limit = found.record.output.map_or(CAPTURE, |l| l.value);
+        Streams::Plain { stdin: Some(stdin), stdout: Sink::Buffer(limit), stderr: Sink::Buffer(limit) }
+    } else if let Some(limit) = found.record.output.filter(|l| l.origin == Origin::Asked) {
+        Streams::Plain { stdin: Some(stdin), stdout: Sink::Limited(stdout, limit.value), stderr: Sink::Limited(stderr, limit.value) }
     } else {
         Streams::Plain { stdin: Some(stdin), stdout: Sink::Descriptor(stdout), stderr: Sink::Descriptor(stderr) }
     };

@@ -21,9 +21,12 @@ const MAX_JSON: u64 = 64 << 20;
 
 pub(super) fn read(args: &ReadArgs, context: &Context) -> Result<ExitCode, Failure> {
     if !context.printer.is_json() {
-        let mut out = std::io::stdout().lock();
-        fetch(&args.sandbox, &args.path, &mut out, context)?;
-        return Ok(ExitCode::SUCCESS);
+        let mut out = Shown { context };
+        return match fetch(&args.sandbox, &args.path, &mut out, context) {
+            // The rest was not fetched because nobody wants it.
+            Err(_) if context.printer.reader_is_gone() => Ok(ExitCode::SUCCESS),
+            fetched => fetched.map(|_| ExitCode::SUCCESS),
+        };
     }
     let mut bytes = Capped { bytes: Vec::new() };
     fetch(&args.sandbox, &args.path, &mut bytes, context)?;
@@ -110,6 +113,22 @@ fn fetch_to_file(sandbox: &SandboxRef, path: &SafePath, target: &Path, context: 
 fn store(sandbox: &SandboxRef, path: &SafePath, from: &mut dyn Read, mode: u32, context: &Context) -> Result<u64, Failure> {
     let mut remote = connect(&find(sandbox, context)?, context)?;
     Files(&mut remote.connection).write_file(path, mode, from).map_err(|e| file_failure("write", &e))
+}
+
+/// stdout as every command writes to it: a reader that goes away is no failure, a full disk is.
+struct Shown<'a> {
+    context: &'a Context,
+}
+
+impl Write for Shown<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.context.printer.bytes(bytes).map_err(|failure| std::io::Error::other(failure.message))?;
+        if self.context.printer.reader_is_gone() { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 struct Capped {

@@ -1,10 +1,13 @@
 //! `sandbox pause`, `resume`, `prune` and `destroy`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stockade_sandbox::state::{KEEP, Kind};
+use stockade_core::id::SandboxId;
+use stockade_sandbox::keeper::Remote;
+use stockade_sandbox::state::{KEEP, Kind, Sandboxes};
 use stockade_sandbox::{keeper, once};
 
 use super::{connect, file_failure, find, sandboxes, state_failure};
@@ -44,24 +47,51 @@ pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Fai
 }
 
 pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let sandboxes = sandboxes(context)?;
     for reference in &args.sandboxes {
-        let found = find(reference, context)?;
+        let found = match sandboxes.find(reference.as_str()) {
+            Ok(found) => found,
+            Err(error) => {
+                // What cannot be read can still be ended and removed, by its id.
+                let damaged = sandboxes.damaged().map_err(|e| state_failure(&e))?;
+                let Some((id, _)) = damaged.into_iter().find(|(id, _)| id.as_str() == reference.as_str()) else {
+                    return Err(state_failure(&error));
+                };
+                destroy_damaged(&sandboxes, &id, context)?;
+                continue;
+            }
+        };
         if !found.alive {
-            sandboxes(context)?.remove(&found).map_err(|e| state_failure(&e))?;
+            sandboxes.remove(&found).map_err(|e| state_failure(&e))?;
             continue;
         }
         if found.record.kind == Kind::Run {
             return Err(Failure::new("destroy", format!("sandbox {} belongs to a `stockade run`; end that", found.record.id)));
         }
         connect(&found, context)?.shut_down().map_err(|e| file_failure("destroying", &e))?;
-        // Done means gone: `list` must not show it afterwards, nor may its processes linger.
-        let deadline = Instant::now() + PATIENCE;
-        while found.directory.exists() {
-            if Instant::now() > deadline {
-                return Err(Failure::new("destroy", format!("sandbox {} did not end in time", found.record.id)));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until_gone(&found.record.id, &found.directory)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn destroy_damaged(sandboxes: &Sandboxes, id: &SandboxId, context: &Context) -> Result<(), Failure> {
+    let directory = sandboxes.directory_of(id);
+    if !sandboxes.is_alive(id.as_str()) {
+        return sandboxes.remove_directory(&directory).map_err(|e| state_failure(&e));
+    }
+    let connected = Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e));
+    connected?.shut_down().map_err(|e| file_failure("destroying", &e))?;
+    wait_until_gone(id, &directory)
+}
+
+/// Done means gone: `list` must not show it afterwards, nor may its processes linger.
+fn wait_until_gone(id: &SandboxId, directory: &Path) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    while directory.exists() {
+        if Instant::now() > deadline {
+            return Err(Failure::new("destroy", format!("sandbox {id} did not end in time")));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }

@@ -13,7 +13,11 @@ use crate::failure::Failure;
 use crate::printer::Table;
 
 pub(super) fn list(context: &Context) -> Result<ExitCode, Failure> {
-    let all = sandboxes(context)?.list().map_err(|e| state_failure(&e))?;
+    let sandboxes = sandboxes(context)?;
+    let all = sandboxes.list().map_err(|e| state_failure(&e))?;
+    for (id, error) in sandboxes.damaged().map_err(|e| state_failure(&e))? {
+        context.printer.warning(format!("left out: {error}; `stockade sandbox destroy {id}` removes it"));
+    }
     if context.printer.is_json() {
         context.printer.json(&json!({ "sandboxes": all.iter().map(describe).collect::<Vec<_>>() }))?;
         return Ok(ExitCode::SUCCESS);

@@ -55,9 +55,9 @@ fn find(reference: &SandboxRef, context: &Context) -> Result<Found, Failure> {
 fn state_failure(error: &StateError) -> Failure {
     let failure = Failure::from_error("state", error);
     match error {
-        StateError::Unknown(_) => failure.with_hint("stockade sandbox list"),
+        StateError::Unknown(_) | StateError::Ambiguous(_) => failure.with_hint("stockade sandbox list"),
         StateError::NameTaken(_) => failure.with_hint("choose another name, or destroy the other sandbox first"),
-        StateError::Damaged { .. } => failure.with_hint("stockade sandbox prune --all"),
+        StateError::Damaged { id, .. } => failure.with_hint(format!("stockade sandbox destroy {id}")),
         StateError::Io { .. } => failure,
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -79,7 +79,30 @@ impl Ground {
         for path in [&ground.home, &ground.state, &ground.work] {
             ground.directory(path);
         }
+        ground.insist_on_a_wall();
         ground
+    }
+
+    /// These tests do their worst as root: without any wall at all they must not even begin.
+    fn insist_on_a_wall(&self) {
+        static ROOT: OnceLock<()> = OnceLock::new();
+        static ORDINARY: OnceLock<()> = OnceLock::new();
+        let once = match self.who {
+            Who::Root => &ROOT,
+            Who::Ordinary => &ORDINARY,
+        };
+        once.get_or_init(|| {
+            let script =
+                "readlink /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/user";
+            // With a state of its own, so that what is said once is still to be said.
+            self.directory(&self.base.join("first-state"));
+            let mut command = self.running(&["--workspace-mode", "ro"], &["bash", "-c", script]);
+            let inside = finish(command.env("XDG_STATE_HOME", self.base.join("first-state")));
+            assert_eq!((inside.code, inside.stdout.lines().count()), (Some(0), 6), "{inside:?}");
+            let outside = self.host(script);
+            let shared: Vec<(&str, &str)> = inside.stdout.lines().zip(outside.lines()).filter(|(i, o)| i == o).collect();
+            assert!(shared.is_empty(), "there is no wall: {shared:?}");
+        });
     }
 
     /// Makes a directory, and those above it, for this user.

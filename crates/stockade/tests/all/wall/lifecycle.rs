@@ -87,6 +87,40 @@ fn a_kill_of_stockade_ends_everything_and_the_next_run_cleans_up() {
     });
 }
 
+/// Killed at any moment of its start, run and end.
+#[test]
+fn a_kill_at_any_moment_leaves_nothing_that_stays() {
+    as_both(|ground| {
+        let seconds = unique_seconds();
+        for moment in 0..20 {
+            let mut command = ground.running(&[], &["bash", "-c", &format!("echo x >new; setsid sleep {seconds} & sleep 0.02")]);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+            std::thread::sleep(std::time::Duration::from_millis(moment * 4));
+            send(&child, Signal::KILL);
+            child.wait().expect("ended");
+        }
+        eventually("everything is gone", || processes(&seconds).is_empty());
+        let left = ground.sandboxes();
+        assert_eq!(ground.run(&[], &["true"]).code, Some(0));
+        // One that was killed before it had written anything down could be one that is just beginning; a minute tells.
+        for id in ground.sandboxes() {
+            let directory = ground.state.join("stockade/sandboxes").join(&id);
+            if !directory.join("record.json").exists() {
+                finish(ground.outside("touch").args(["-d", "2 minutes ago"]).arg(&directory));
+            }
+        }
+        assert_eq!(ground.run(&[], &["true"]).code, Some(0));
+        // Those that had ended with changes are kept; all others are gone, and so are their groups.
+        for id in ground.sandboxes() {
+            let record = std::fs::read_to_string(ground.state.join("stockade/sandboxes").join(&id).join("record.json"));
+            assert!(record.as_ref().is_ok_and(|text| !text.contains("\"kept\":null")), "{id} stays: {record:?}");
+        }
+        for id in left {
+            assert_eq!(groups(&id), Vec::<PathBuf>::new());
+        }
+    });
+}
+
 #[test]
 fn a_run_leaves_no_group() {
     as_both(|ground| {

@@ -7,13 +7,14 @@
 
 mod badinput;
 mod exec_list;
-mod ground;
+pub(crate) mod ground;
 mod isolation;
 mod lifecycle;
 mod limits;
 mod mounts;
 mod protected;
-mod terminal;
+mod surroundings;
+pub(crate) mod terminal;
 mod tools;
 mod view;
 mod workspace;

@@ -9,6 +9,13 @@ fn repository(ground: &Ground) {
     ground.host("git init -q -b main . && git commit -q --allow-empty -m one");
 }
 
+/// A linked worktree outside the workspace.
+fn worktree(ground: &Ground) -> std::path::PathBuf {
+    ground.directory(&ground.base.join("trees"));
+    ground.host("git worktree add -q ../trees/linked 2>/dev/null");
+    ground.base.join("trees/linked")
+}
+
 #[test]
 fn git_commit_works() {
     as_both(|ground| {
@@ -125,5 +132,48 @@ fn an_overlay_marks_protected_changes() {
             .filter_map(|c| c["path"].as_str())
             .collect();
         assert_eq!(marked, [".envrc", ".git/config"], "{value}");
+    });
+}
+
+#[test]
+fn a_linked_worktree_cannot_change_what_its_repository_runs() {
+    as_both(|ground| {
+        repository(ground);
+        let linked = worktree(ground);
+        let files = "ls .git/hooks; cat .git/config";
+        let before = ground.host(files);
+        let script = "echo x >new && git add new && git commit -q -m two; git log --format=%s; common=$(git rev-parse --git-common-dir); \
+                      echo evil >$common/hooks/post-checkout; echo evil >>$common/config; mv $common/hooks $common/other; echo 'gitdir: /tmp/x' >.git; \
+                      cat $common/../secret";
+        ground.file("secret", "PLANTED");
+        let mut command = ground.running(&RW, &["bash", "-c", script]);
+        let outcome = super::ground::finish(command.current_dir(&linked));
+        assert_eq!(outcome.stdout, "two\none\n", "{outcome:?}");
+        assert_eq!(ground.host(files), before);
+        assert_eq!(ground.host("cd ../trees/linked; git log --format=%s; git status --porcelain"), "two\none\n");
+    });
+}
+
+#[test]
+fn a_git_setting_in_a_linked_worktree_goes_to_a_private_copy() {
+    as_both(|ground| {
+        repository(ground);
+        let linked = worktree(ground);
+        let before = ground.read(".git/config");
+        let mut command = ground.running(&RW, &["bash", "-c", "git config x.y z && git config x.y"]);
+        let outcome = super::ground::finish(command.current_dir(&linked));
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "z\n"), "{outcome:?}");
+        assert_eq!(ground.read(".git/config"), before);
+    });
+}
+
+#[test]
+fn repositories_below_the_workspace_are_guarded_too() {
+    as_both(|ground| {
+        ground.host("git init -q sub");
+        let before = ground.snapshot();
+        let script = "{ echo evil >sub/.git/hooks/pre-commit; mv sub other; mv sub/.git sub/x; rm -rf sub/.git/hooks; echo evil >>sub/.git/config; } 2>/dev/null; true";
+        ground.good(&RW, script);
+        assert_eq!(ground.snapshot(), before);
     });
 }

@@ -45,8 +45,13 @@ print('code', os.waitstatus_to_exitcode(status), 'restored', after is None or af
 fn on_terminal(ground: &Ground, script: &str, act: &str) -> String {
     // What is said once is said before, so that it is not in the way.
     ground.run(&[], &["true"]);
+    stockade_on_terminal(ground, &["run", "--", "bash", "-c", script], act)
+}
+
+/// The same for `stockade` with any words.
+pub(crate) fn stockade_on_terminal(ground: &Ground, words: &[&str], act: &str) -> String {
     let mut command = ground.outside("/usr/bin/python3");
-    command.arg("-c").arg(format!("{DRIVER}{act}{END}")).arg(&ground.binary).args(["run", "--", "bash", "-c", script]);
+    command.arg("-c").arg(format!("{DRIVER}{act}{END}")).arg(&ground.binary).args(words);
     let outcome = finish(command.env("TERM", "xterm"));
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     outcome.stdout
@@ -99,6 +104,34 @@ fn nothing_can_be_typed_into_the_callers_terminal() {
                        print(os.ttyname(0).startswith('/dev/pts/'))";
         let said = on_terminal(ground, &format!("/usr/bin/python3 -c \"{program}\""), "");
         assert_eq!(said, "refused\nrefused\nTrue\ncode 0 restored True\n");
+    });
+}
+
+/// The caller's own terminal is the program's stdin here, not one of the sandbox.
+#[test]
+fn nothing_can_be_typed_where_only_stdin_is_a_terminal() {
+    as_both(|ground| {
+        let program = "import ctypes, os, termios\n\
+                       libc = ctypes.CDLL(None, use_errno=True)\n\
+                       for call in [termios.TIOCSTI, termios.TIOCSTI + (1 << 32), termios.TIOCSTI + (0xffffffff << 32), 0x541c, termios.TIOCSCTTY]:\n\
+                       \x20 print('typed' if libc.ioctl(0, ctypes.c_ulong(call), b'x') == 0 else 'refused')\n\
+                       try: os.open('/dev/tty', os.O_RDWR); print('controls')\n\
+                       except OSError: print('apart')";
+        let mut command = ground.outside("/usr/bin/python3");
+        let act = "import os, pty, sys\n\
+                   read, write = os.pipe()\n\
+                   pid, fd = pty.fork()\n\
+                   if pid == 0: os.dup2(write, 1); os.dup2(write, 2); os.execv(sys.argv[1], sys.argv[1:])\n\
+                   os.close(write)\n\
+                   print(os.fdopen(read).read(), end='')";
+        ground.run(&[], &["true"]);
+        command.args(["-c", act]).arg(&ground.binary).args(["run", "--", "/usr/bin/python3", "-c", program]);
+        let outcome = finish(&mut command);
+        assert_eq!(
+            (outcome.code, outcome.stdout.as_str()),
+            (Some(0), "refused\nrefused\nrefused\nrefused\nrefused\napart\n"),
+            "{outcome:?}"
+        );
     });
 }
 

@@ -107,3 +107,13 @@ fn an_unknown_directory_of_path_comes_alone() {
         assert!(!outcome.stdout.contains("secret") && !outcome.stdout.contains("PLANTED"), "{outcome:?}");
     });
 }
+
+#[test]
+fn a_directory_of_path_is_reached_by_its_own_name_though_a_link_leads_there() {
+    as_both(|ground| {
+        ground.plant(&ground.home.join("apps/v2/bin/tool"), "#!/bin/sh\necho two\n", 0o755);
+        std::os::unix::fs::symlink("v2", ground.home.join("apps/current")).expect("linked");
+        let outcome = with_path(ground, &["apps/current/bin"], "tool; readlink ~/apps/current");
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "two\nv2\n"), "{outcome:?}");
+    });
+}

@@ -1,0 +1,159 @@
+//! The handle of a sandbox: start, run programs, move files, stop, end. The same on every wall.
+//!
+//! One request at a time on one stream; whoever wants several at once starts a supervisor ([`crate::hold`]) and connects to it more
+//! than once. Dropping the handle ends the sandbox.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use stockade_core::demand::Enforcement;
+use stockade_core::path::SafePath;
+use stockade_sys::signals::Signals;
+use stockade_wire::message::{Entry, Exec, FileStat, Stdio};
+
+use crate::backends::{Backend, BackendError, Running, Start, judge, local};
+use crate::connection::ConnectionError;
+use crate::drive::{self, Outcome, Streams};
+use crate::files::{FileError, Files};
+use crate::forward;
+use crate::limits::Frozen;
+use crate::watch::{self, Event};
+
+/// A running sandbox.
+pub struct Sandbox {
+    running: Box<dyn Running>,
+    environment: Vec<(String, OsString)>,
+    cwd: SafePath,
+    timeout: Option<Duration>,
+}
+
+impl Sandbox {
+    /// Starts a sandbox; refuses when a demand is held worse than it must be.
+    pub fn start(backend: &dyn Backend, start: &Start<'_>) -> Result<Self, BackendError> {
+        let running = backend.start(start)?;
+        // Without a wall there is nothing to judge: whoever chose it was told so.
+        if backend.kind() != local::KIND {
+            judge(running.enforcement(), start.spec)?;
+        }
+        let spec = start.spec;
+        Ok(Self { running, environment: spec.env.clone(), cwd: spec.cwd.clone(), timeout: spec.limits.time.map(|l| l.value) })
+    }
+
+    /// What holds.
+    pub fn enforcement(&self) -> &Enforcement {
+        self.running.enforcement()
+    }
+
+    /// How long each step of the start took, in microseconds.
+    pub fn steps(&self) -> &[(String, u32)] {
+        self.running.steps()
+    }
+
+    /// What a person should know about how it was made.
+    pub fn notes(&self) -> &[String] {
+        self.running.notes()
+    }
+
+    /// Runs a program to its end, with the sandbox's environment, directory and time limit.
+    pub fn exec(&mut self, argv: &[OsString], streams: Streams<'_>, signals: Option<&Signals>) -> Result<Outcome, ConnectionError> {
+        let exec = Exec {
+            argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
+            env: self.environment.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
+            cwd: self.cwd.as_bytes().into(),
+            stdio: Stdio::Piped { stdin: false },
+        };
+        let timeout = self.timeout;
+        let (connection, watch) = self.running.parts();
+        drive::drive(connection, exec, streams, timeout, signals, watch)
+    }
+
+    /// Writes a file; it appears under its name only when complete.
+    pub fn write_file(&mut self, path: &SafePath, mode: u32, from: &mut dyn Read) -> Result<u64, FileError> {
+        self.files().write_file(path, mode, from)
+    }
+
+    /// Reads a file.
+    pub fn read_file(&mut self, path: &SafePath, to: &mut dyn Write) -> Result<u64, FileError> {
+        self.files().read_file(path, to)
+    }
+
+    /// Lists a directory.
+    pub fn list_dir(&mut self, path: &SafePath) -> Result<Vec<Entry>, FileError> {
+        self.files().list_dir(path)
+    }
+
+    /// Describes a path.
+    pub fn stat(&mut self, path: &SafePath) -> Result<FileStat, FileError> {
+        self.files().stat(path)
+    }
+
+    /// Removes a file or a whole directory.
+    pub fn remove(&mut self, path: &SafePath) -> Result<(), FileError> {
+        self.files().remove(path)
+    }
+
+    /// Renames.
+    pub fn rename(&mut self, from: &SafePath, to: &SafePath) -> Result<(), FileError> {
+        self.files().rename(from, to)
+    }
+
+    /// Makes a directory and its parents.
+    pub fn make_dir(&mut self, path: &SafePath, mode: u32) -> Result<(), FileError> {
+        self.files().make_dir(path, mode)
+    }
+
+    /// Reports changes beneath a path until `on_event` breaks or `patience` passes without one.
+    pub fn watch(
+        &mut self,
+        path: &SafePath,
+        patience: Duration,
+        on_event: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), FileError> {
+        watch::watch(self.running.parts().0, path, patience, on_event)
+    }
+
+    /// Joins a local stream to a TCP port on the sandbox's loopback, until both directions are closed.
+    pub fn forward(&mut self, port: u16, local: BorrowedFd<'_>) -> Result<(), FileError> {
+        forward::forward(self.running.parts().0, port, local)
+    }
+
+    /// Stops everything inside.
+    pub fn pause(&mut self) -> Result<(), BackendError> {
+        self.running.freeze(Frozen::Yes)
+    }
+
+    /// Lets everything go on.
+    pub fn resume(&mut self) -> Result<(), BackendError> {
+        self.running.freeze(Frozen::No)
+    }
+
+    /// Whether the guest lives.
+    pub fn is_running(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut [PollFd::new(self.running.process(), PollFlags::IN)], Some(&now)) == Ok(0)
+    }
+
+    /// Descriptors of directories that outlive the sandbox, by name.
+    pub fn take_exports(&mut self) -> Vec<(String, OwnedFd)> {
+        self.running.take_exports()
+    }
+
+    /// Gives the wall to a supervisor.
+    pub fn into_running(self) -> Box<dyn Running> {
+        self.running
+    }
+
+    /// Ends it and removes what the wall made.
+    pub fn destroy(self) {
+        self.running.destroy();
+    }
+
+    fn files(&mut self) -> Files<'_> {
+        Files(self.running.parts().0)
+    }
+}
