@@ -281,7 +281,7 @@ impl Sandboxes {
 
     /// Keeps others from taking a name until the value is dropped: between looking whether it is free and writing it down.
     pub fn lock_names(&self) -> Result<OwnedFd, StateError> {
-        let path = self.root.join(".names");
+        let path = self.root.with_file_name("names.lock");
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io("opening", &path))?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
             .map_err(|e| io("locking", &path)(e.into()))?;

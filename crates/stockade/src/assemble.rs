@@ -13,6 +13,7 @@ use stockade_sandbox::connection::Passing;
 use stockade_sandbox::environment::{self, Given, TOOLCHAIN_ROOTS};
 use stockade_sandbox::workspace::locate;
 use stockade_store::places::Places;
+use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::{Caller, Flags, Settings};
 
 use crate::Context;
@@ -92,6 +93,7 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         allow_degraded: flags.allow_degraded.iter().copied().collect(),
         path_dirs,
     };
+    ensure_private_dir(&places.state).map_err(|error| Failure::from_error("state", &error))?;
     Ok(Assembled {
         spec,
         backend,

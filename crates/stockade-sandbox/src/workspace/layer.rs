@@ -374,7 +374,8 @@ fn difference(old: Option<&Entry>, new: &Entry) -> Option<ChangeKind> {
     if old.kind != new.kind || !same_contents {
         return Some(ChangeKind::Modified);
     }
-    (old.mode != new.mode).then_some(ChangeKind::Mode)
+    // Applying drops these bits, so what differs in nothing else would stay a change for ever.
+    (old.mode != new.mode && old.mode != new.mode & 0o777).then_some(ChangeKind::Mode)
 }
 
 /// Whether nothing of the lower directory shows through.

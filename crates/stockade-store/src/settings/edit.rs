@@ -50,7 +50,10 @@ pub fn config_set(places: &Places, target: Target<'_>, key: &str, text: &str) ->
     let locked = LockedFile::lock(places, target)?;
     change(places, target, &locked, |text| {
         let edited = set_in(text, key.name, &value).ok_or_else(|| cannot_edit(&locked, key.name))?;
-        let document = Document::parse(locked.layer, &locked.path, edited.as_bytes())?;
+        let document = Document::parse(locked.layer, &locked.path, edited.as_bytes()).map_err(|error| {
+            // A mistake that was there before is shown where the file has it.
+            Document::parse(locked.layer, &locked.path, text.as_bytes()).err().unwrap_or(error)
+        })?;
         let says_so = document.entries.iter().any(|entry| entry.key.name == key.name && entry.value == value);
         if !says_so {
             return Err(cannot_edit(&locked, key.name));

@@ -107,7 +107,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     as_both(|yard| {
         yard.plant(&yard.state.join("stockade"), "a file\n", 0o600);
         for words in [&["list"][..], &["create"], &["prune"]] {
-            yard.rejects(words, &["stockade/"]);
+            yard.rejects(words, &["state/stockade"]);
         }
         assert_eq!(std::fs::read_to_string(yard.state.join("stockade")).expect("there"), "a file\n");
     });

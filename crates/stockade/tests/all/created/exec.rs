@@ -175,7 +175,7 @@ fn what_a_program_leaves_running_stays_until_the_sandbox_ends() {
         let id = yard.create(&[]);
         let seconds = unique_seconds();
         yard.inside(&id, &format!("setsid sleep {seconds} >/dev/null 2>&1 </dev/null & echo"));
-        assert_eq!(processes(&format!("sleep\0{seconds}")).len(), 1);
+        eventually("it runs", || processes(&format!("sleep\0{seconds}")).len() == 1);
         assert_eq!(yard.inside(&id, "echo x").as_str(), "x\n");
         yard.says(&["destroy", &id]);
         assert_eq!(processes(&format!("sleep\0{seconds}")), Vec::<u32>::new());

@@ -46,7 +46,7 @@ fn what_was_not_applied_stays() {
         let id = changed(yard, "echo x >.envrc; echo y >y");
         assert_eq!(yard.sandbox(&["apply", &id]).code, Some(0));
         assert_eq!(yard.status(&id).as_deref(), Some("kept"));
-        assert_eq!(yard.tells(&["diff", &id])["changes"], json!([{"path": ".envrc", "kind": "added"}]));
+        assert_eq!(yard.tells(&["diff", &id])["changes"], json!([{"path": ".envrc", "kind": "added", "protected": true}]));
         assert_eq!(yard.sandbox(&["apply", &id, "--accept-protected", ".envrc"]).code, Some(0));
         assert_eq!((yard.read(".envrc"), yard.sandboxes()), ("x\n".into(), Vec::new()));
     });

@@ -20,6 +20,7 @@ mod verbs;
 use std::ffi::OsStr;
 use std::ops::Deref;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -50,10 +51,17 @@ impl Deref for Yard {
 
 impl Drop for Yard {
     fn drop(&mut self) {
-        for id in self.sandboxes() {
-            for pid in processes(&hold_of(&id)) {
-                send(pid, Signal::KILL);
-            }
+        let supervisors = || self.sandboxes().iter().flat_map(|id| processes(&hold_of(id))).collect::<Vec<u32>>();
+        // Asked to end, they take their control groups along; those that do not listen are killed.
+        let end = Instant::now() + Duration::from_secs(5);
+        for pid in supervisors() {
+            send(pid, Signal::TERM);
+        }
+        while !supervisors().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for pid in supervisors() {
+            send(pid, Signal::KILL);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::Outcome;
 /// The ordinary user: nobody, who owns nothing and is in no group that matters.
 const ORDINARY: u32 = 65534;
 /// Nothing here takes that long; what does hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Where programs are found, inside and outside.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -40,9 +40,10 @@ impl Who {
 /// Runs a test as root and as an ordinary user.
 pub(crate) fn as_both(test: impl Fn(&Ground)) {
     for who in [Who::Root, Who::Ordinary] {
+        let ground = Ground::new(who);
         // A failed assertion inside does not say who it was.
-        eprintln!("as {who:?}");
-        test(&Ground::new(who));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&ground)));
+        assert!(result.is_ok(), "as {who:?}: see above");
     }
 }
 
