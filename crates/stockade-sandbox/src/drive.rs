@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use stockade_core::demand::Demand;
 use stockade_sys::signals::Signals;
@@ -25,6 +26,8 @@ use crate::connection::{Connection, ConnectionError, Passing};
 const TICK: Duration = Duration::from_millis(50);
 /// After SIGTERM or SIGHUP was passed on, how long the program may take to end.
 const GRACE: Duration = Duration::from_secs(2);
+/// What a pipe takes without waiting when it says that it is ready.
+const PIPE_STEP: usize = 4096;
 /// How long a guest may take to start a program before it counts as stuck.
 const START_SECONDS: u64 = 60;
 
@@ -188,12 +191,23 @@ struct Input<'a> {
 struct Output<'a> {
     sink: Sink<'a>,
     captured: Captured,
+    /// Bytes that a descriptor has not taken yet. Credit is granted only for what it took, so this stays within the window.
+    pending: Vec<u8>,
     owed: u32,
+    /// How much can be written at once without waiting, when the descriptor says that it is ready.
+    step: usize,
 }
 
 impl<'a> Output<'a> {
     fn new(sink: Sink<'a>) -> Self {
-        Self { sink, captured: Captured::default(), owed: 0 }
+        let step = match sink {
+            Sink::Descriptor(fd) | Sink::Limited(fd, _) => {
+                let regular = rustix::fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
+                if regular { DATA_CHUNK } else { PIPE_STEP }
+            }
+            Sink::Buffer(_) => 0,
+        };
+        Self { sink, captured: Captured::default(), pending: Vec::new(), owed: 0, step }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -201,23 +215,40 @@ impl<'a> Output<'a> {
         self.captured.total += bytes.len() as u64;
         let room = |limit: u64| usize::try_from(limit.saturating_sub(before)).unwrap_or(usize::MAX).min(bytes.len());
         let kept = match self.sink {
-            Sink::Descriptor(fd) => {
-                write_fully(fd, bytes);
-                bytes.len()
-            }
-            Sink::Limited(fd, limit) => {
-                let kept = room(limit);
-                write_fully(fd, bytes.get(..kept).unwrap_or_default());
-                kept
-            }
-            Sink::Buffer(limit) => {
-                let kept = room(limit);
-                self.captured.bytes.extend_from_slice(bytes.get(..kept).unwrap_or_default());
-                kept
-            }
+            Sink::Descriptor(_) => bytes.len(),
+            Sink::Limited(_, limit) | Sink::Buffer(limit) => room(limit),
         };
+        let taken = bytes.get(..kept).unwrap_or_default();
+        match self.sink {
+            Sink::Descriptor(_) | Sink::Limited(..) => self.pending.extend_from_slice(taken),
+            Sink::Buffer(_) => self.captured.bytes.extend_from_slice(taken),
+        }
         self.captured.truncated |= kept < bytes.len();
-        self.owed += bytes.len() as u32;
+        let done_with = if matches!(self.sink, Sink::Buffer(_)) { bytes.len() } else { bytes.len() - kept };
+        self.owed += done_with as u32;
+        self.flush();
+    }
+
+    /// Writes what can be written now. A reader that went away is not an error of ours: the program goes on.
+    fn flush(&mut self) {
+        let (Sink::Descriptor(fd) | Sink::Limited(fd, _)) = self.sink else { return };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut written = 0;
+        while written < self.pending.len() {
+            let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+            if rustix::event::poll(&mut ready, Some(&now)) == Ok(0) {
+                break;
+            }
+            let end = self.pending.len().min(written + self.step);
+            match rustix::io::write(fd, self.pending.get(written..end).unwrap_or_default()) {
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => written = self.pending.len(),
+            }
+        }
+        self.pending.drain(..written);
+        self.owed += written as u32;
     }
 }
 
@@ -250,18 +281,29 @@ impl Relay<'_> {
         let deadline = timeout.map(|t| started + t);
         let mut give_up: Option<(Instant, i32)> = None;
         let mut interrupts = 0u32;
+        let mut ended: Option<Ending> = None;
         loop {
             while let Some((id, reply)) = connection.buffered::<Reply>()? {
                 if id == self.id
-                    && let Some(exit) = self.reply(connection, reply)?
+                    && let Some(exit) = self.reply(reply)?
                 {
                     // A limit that killed the program is the reason, whatever the program's status says.
-                    return Ok(watch.tick().map_or(exit, Ending::Limit));
+                    ended = Some(watch.tick().map_or(exit, Ending::Limit));
                 }
             }
             let now = Instant::now();
+            if let Some(ending) = &ended {
+                // It is over; only what it wrote may still be on its way to a slow reader, for as long as the time limit allows.
+                if !self.is_writing() || deadline.is_some_and(|d| now >= d) || give_up.is_some_and(|(when, _)| now >= when) {
+                    return Ok(ending.clone());
+                }
+            } else {
+                self.grant(connection)?;
+            }
             let mut cut = None;
-            if deadline.is_some_and(|d| now >= d) {
+            if ended.is_some() {
+                // Nothing is left to cut.
+            } else if deadline.is_some_and(|d| now >= d) {
                 cut = Some(Cut::Time);
             } else if let Some((when, signal)) = give_up
                 && now >= when
@@ -302,10 +344,13 @@ impl Relay<'_> {
                     }
                 }
             }
-            if ready.input {
+            for output in self.out.iter_mut().chain(&mut self.err) {
+                output.flush();
+            }
+            if ready.input && ended.is_none() {
                 self.feed(connection)?;
             }
-            if ready.stream {
+            if ready.stream && ended.is_none() {
                 match connection.fill() {
                     Ok(()) => {}
                     Err(ConnectionError::Closed) => {
@@ -328,8 +373,14 @@ impl Relay<'_> {
         if let Some(signals) = signals {
             fds.push(PollFd::from_borrowed_fd(signals.as_fd().as_fd(), PollFlags::IN));
         }
-        if let Some(input) = self.stdin.as_ref().filter(|i| i.credit > 0) {
+        let input = self.stdin.as_ref().filter(|i| i.credit > 0);
+        if let Some(input) = input {
             fds.push(PollFd::from_borrowed_fd(input.fd, PollFlags::IN));
+        }
+        for output in self.out.iter().chain(&self.err).filter(|o| !o.pending.is_empty()) {
+            if let Sink::Descriptor(fd) | Sink::Limited(fd, _) = output.sink {
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+            }
         }
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -338,10 +389,25 @@ impl Relay<'_> {
         let mut flags = fds.iter().map(|fd| !fd.revents().is_empty());
         let stream = flags.next().unwrap_or(false);
         let signals = signals.is_some() && flags.next().unwrap_or(false);
-        Ok(Ready { stream, signals, input: flags.next().unwrap_or(false) })
+        Ok(Ready { stream, signals, input: input.is_some() && flags.next().unwrap_or(false) })
     }
 
-    fn reply(&mut self, connection: &Connection, reply: Reply) -> Result<Option<Ending>, ConnectionError> {
+    fn is_writing(&self) -> bool {
+        self.out.iter().chain(&self.err).any(|o| !o.pending.is_empty())
+    }
+
+    /// Lets the guest send as much again as was taken.
+    fn grant(&mut self, connection: &Connection) -> Result<(), ConnectionError> {
+        for (output, stream) in [(&mut self.out, Stream::Output {}), (&mut self.err, Stream::Errors {})] {
+            if let Some(output) = output.as_mut().filter(|o| o.owed >= WINDOW / 4) {
+                let bytes = std::mem::take(&mut output.owed);
+                connection.send(self.id, &Request::Credit { stream, bytes }, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<Option<Ending>, ConnectionError> {
         match reply {
             Reply::Data { stream: Stream::Output {}, bytes } => self.out.as_mut().map(|o| o.take(&bytes.0)),
             Reply::Data { stream: Stream::Errors {}, bytes } => self.err.as_mut().map(|o| o.take(&bytes.0)),
@@ -359,12 +425,6 @@ impl Relay<'_> {
             Reply::Failed { message, .. } => return Ok(Some(Ending::NotStarted { missing: false, message })),
             _ => return Err(ConnectionError::OutOfTurn("an unexpected reply to a running program")),
         };
-        for (output, stream) in [(&mut self.out, Stream::Output {}), (&mut self.err, Stream::Errors {})] {
-            if let Some(output) = output.as_mut().filter(|o| o.owed >= WINDOW / 4) {
-                let bytes = std::mem::take(&mut output.owed);
-                connection.send(self.id, &Request::Credit { stream, bytes }, &[])?;
-            }
-        }
         Ok(None)
     }
 

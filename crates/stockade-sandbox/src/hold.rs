@@ -128,11 +128,13 @@ pub struct Supervisor {
     owner: Owner,
     /// Requests of clients that went away while the guest could not be told.
     cancelled: Vec<u32>,
+    /// Called when a program ended, before its client hears of it.
+    on_exit: Box<dyn FnMut()>,
 }
 
 impl Supervisor {
-    /// Takes a running sandbox, a listening socket and what on disk says about the sandbox.
-    pub fn new(running: Box<dyn Running>, listener: OwnedFd, owner: Owner) -> Self {
+    /// Takes a running sandbox, a listening socket, what on disk says about the sandbox, and what to do when a program ended.
+    pub fn new(running: Box<dyn Running>, listener: OwnedFd, owner: Owner, on_exit: Box<dyn FnMut()>) -> Self {
         Self {
             running,
             listener,
@@ -142,6 +144,7 @@ impl Supervisor {
             motion: Motion::Running,
             owner,
             cancelled: Vec::new(),
+            on_exit,
         }
     }
 
@@ -282,9 +285,8 @@ impl Supervisor {
     fn accept(&mut self) {
         while let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             // The directory is private already; the kernel's word on who connected is a second check.
-            let own = rustix::process::geteuid();
             let peer = rustix::net::sockopt::socket_peercred(&socket);
-            if self.clients.len() >= MAX_CLIENTS || !peer.is_ok_and(|p| p.uid == own || p.uid.is_root()) {
+            if self.clients.len() >= MAX_CLIENTS || !peer.is_ok_and(|p| is_one_of_us(&p)) {
                 continue;
             }
             let connection = Connection::new(socket, Passing::Possible);
@@ -411,6 +413,9 @@ impl Supervisor {
             if matches!(reply, Reply::Exited { exit: Exit::Limit { .. } }) {
                 return Err(ConnectionError::OutOfTurn("a limit that is not the guest's to watch"));
             }
+            if matches!(reply, Reply::Exited { .. }) {
+                (self.on_exit)();
+            }
             if let Reply::Accepted { listener, .. } = &reply {
                 // A connection that a client's listener accepted is that client's, under the guest's own number.
                 if let Some(owner) = self.owners.get(listener).copied()
@@ -450,6 +455,15 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Whether a client is the person who owns the sandbox (or root), outside of any sandbox: one that reached the socket from inside
+/// has the same user, but not the same user namespace.
+fn is_one_of_us(peer: &rustix::net::UCred) -> bool {
+    let own = rustix::process::geteuid();
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    let same = namespace("self").is_some_and(|ours| namespace(&peer.pid.as_raw_nonzero().to_string()) == Some(ours));
+    (peer.uid == own || peer.uid.is_root()) && same
 }
 
 enum Next {

@@ -13,14 +13,15 @@ use stockade_core::id::SandboxId;
 use stockade_core::spec::SandboxSpec;
 use stockade_wire::message::{Reply, Request};
 
-use crate::backends::{Backend, Start};
+use crate::backends::{Backend, Start, local};
 use crate::connection::{Connection, ConnectionError};
 use crate::files::FileError;
+use crate::guard::Guard;
 use crate::hold::{self, Ended, Owner, Supervisor};
 use crate::once::{self, JobError};
 use crate::sandbox::Sandbox;
 use crate::signals::Signals;
-use crate::state::{Owned, Record, Sandboxes};
+use crate::state::{self, Owned, Record, Sandboxes};
 use crate::workspace::kept;
 use crate::workspace::layer::Layer;
 
@@ -28,6 +29,8 @@ use crate::workspace::layer::Layer;
 const CHARGE: &str = "charge.json";
 /// Exists while a person has paused the sandbox.
 const PAUSED: &str = "paused";
+/// What programs did that they should not, one line each.
+const VIOLATIONS: &str = "violations";
 /// How long a supervisor may take to answer.
 const PATIENCE_SECONDS: u64 = 30;
 
@@ -76,7 +79,13 @@ pub fn hold(
     ready: impl FnOnce(Result<&Enforcement, &JobError>),
 ) -> Result<Ended, JobError> {
     let signals = Signals::catch(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(|e| JobError::Keep(e.to_string()))?;
-    let hidden = [state.to_owned()];
+    let hidden = [state.to_owned(), socket.parent().unwrap_or(state).to_owned()];
+    let guard = if backend.kind() == local::KIND {
+        Guard::default()
+    } else {
+        Guard::take(&charge.spec).map_err(|e| JobError::Keep(e.to_string()))?
+    };
+    guard.write(&owned.directory).map_err(|e| JobError::Keep(format!("writing down the protected paths: {e}")))?;
     let start = Start {
         spec: &charge.spec,
         id: &owned.id,
@@ -84,6 +93,7 @@ pub fn hold(
         home: &charge.home,
         toolchain_roots: &charge.toolchain_roots,
         hidden: &hidden,
+        guard: &guard,
     };
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running);
     let listening = started.map_err(JobError::from).and_then(|running| {
@@ -103,7 +113,10 @@ pub fn hold(
     let mut exports = None;
     let lock = owned.lock().try_clone().map_err(|e| JobError::Keep(format!("keeping the lock: {e}")))?;
     let owner = Owner { lock, pause_marker: owned.directory.join(PAUSED) };
-    let (ended, mut running) = Supervisor::new(running, listener, owner).serve(&signals, |running| {
+    let quarantine = owned.directory.join("quarantine");
+    let (watched, violations) = (guard.clone(), owned.directory.join(VIOLATIONS));
+    let inspect = move || append(&violations, &watched.quarantine(&quarantine));
+    let (ended, mut running) = Supervisor::new(running, listener, owner, Box::new(inspect)).serve(&signals, |running| {
         let exports = exports.get_or_insert_with(|| running.take_exports());
         bring_out(exports, &upper);
     });
@@ -112,6 +125,8 @@ pub fn hold(
     running.destroy();
     let _ = std::fs::remove_file(socket);
     bring_out(&exports, &upper);
+    guard.quarantine(&owned.directory.join("quarantine"));
+    state::save_quarantine(&owned.directory, &owned.id, state);
     finish(owned, &ended, charge, &upper)?;
     Ok(ended)
 }
@@ -121,6 +136,23 @@ fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {
         // A copy that fails leaves none, and whoever asks for the changes is told that there is none.
         let _ = once::bring_out(fd.as_fd(), upper);
     }
+}
+
+/// Writes down what programs did that they should not, for whoever asked for the program to read.
+fn append(path: &Path, lines: &[String]) {
+    use std::io::Write;
+    if lines.is_empty() {
+        return;
+    }
+    if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
+        // The files are away either way; only the telling would be lost.
+        let _ = writeln!(file, "{}", lines.join("\n"));
+    }
+}
+
+/// What was written down so far about a sandbox's violations.
+pub fn violations(directory: &Path) -> Vec<String> {
+    std::fs::read_to_string(directory.join(VIOLATIONS)).map(|text| text.lines().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// A destroyed sandbox leaves nothing; one that ended otherwise leaves its changes, if there are any.

@@ -18,15 +18,16 @@ use stockade_core::result::Change;
 use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_sys::signals::Signals;
 
-use crate::backends::{Backend, BackendError, Start};
+use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
+use crate::guard::Guard;
 use crate::limits;
 use crate::sandbox::Sandbox;
 use crate::state::{Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange};
 use crate::workspace::layer::{Layer, LayerError};
-use crate::workspace::{apply, kept, plan, remove, rw};
+use crate::workspace::{apply, kept, plan, remove};
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -36,6 +37,8 @@ pub struct Job<'a> {
     pub spec: &'a SandboxSpec,
     /// The directory that holds all state.
     pub state: &'a Path,
+    /// The directory that holds sockets.
+    pub runtime: &'a Path,
     /// The person's home directory outside.
     pub home: &'a Path,
     /// Values of variables that name toolchain roots.
@@ -107,13 +110,8 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     let mut record = Record::new(owned.id.clone(), Kind::Run, job.backend.kind().name(), workspace, spec.workspace.mode);
     record.command = job.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     owned.write_record(&record)?;
-    let snapshot = match spec.workspace.mode {
-        MountMode::Rw if job.backend.kind() != stockade_core::spec::BackendKind::Local => {
-            Some(rw::ProtectedSnapshot::take(workspace).map_err(|e| JobError::Keep(e.to_string()))?)
-        }
-        MountMode::Rw | MountMode::Overlay | MountMode::Ro => None,
-    };
-    let started = start(job, &owned);
+    let guard = guard_of(job, &owned)?;
+    let started = start(job, &owned, &guard);
     let mut sandbox = match started {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -128,10 +126,8 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     let exports = sandbox.take_exports();
     // From here on nothing inside runs any more, so what is read is what there is.
     sandbox.destroy();
-    let mut violations = Vec::new();
-    if let Some(snapshot) = snapshot {
-        violations.extend(after_rw(&snapshot, workspace, &owned, &exports));
-    }
+    let mut violations = guard.quarantine(&owned.directory.join("quarantine"));
+    violations.extend(guard.changed_configs(&exports));
     let upper = bring_upper(&owned, &exports, spec)?;
     let outcome = match driven {
         Ok(outcome) => outcome,
@@ -171,8 +167,19 @@ pub fn sweep(state: &Path, runtime: &Path, keep: Duration) -> Result<Vec<Sandbox
     Ok(removed)
 }
 
-fn start(job: &Job<'_>, owned: &Owned) -> Result<Sandbox, BackendError> {
-    let hidden = [job.state.to_owned()];
+/// Looks at protected paths and writes down what there is, before anything can change it.
+fn guard_of(job: &Job<'_>, owned: &Owned) -> Result<Guard, JobError> {
+    // Without a wall nothing is guarded, and nothing is claimed.
+    if job.backend.kind() == local::KIND {
+        return Ok(Guard::default());
+    }
+    let guard = Guard::take(job.spec).map_err(|e| JobError::Keep(e.to_string()))?;
+    guard.write(&owned.directory).map_err(|e| JobError::Keep(format!("writing down the protected paths: {e}")))?;
+    Ok(guard)
+}
+
+fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, BackendError> {
+    let hidden = [job.state.to_owned(), job.runtime.to_owned()];
     let start = Start {
         spec: job.spec,
         id: &owned.id,
@@ -180,6 +187,7 @@ fn start(job: &Job<'_>, owned: &Owned) -> Result<Sandbox, BackendError> {
         home: job.home,
         toolchain_roots: job.toolchain_roots,
         hidden: &hidden,
+        guard,
     };
     Sandbox::start(job.backend, &start)
 }
@@ -205,42 +213,6 @@ pub fn bring_out(from: std::os::fd::BorrowedFd<'_>, upper: &Path) -> Result<(), 
         crate::state::private_directory(parent).map_err(|e| e.to_string())?;
     }
     kept::copy_tree(from, upper, kept::Ownership::Caller).map(drop).map_err(|e| e.to_string())
-}
-
-fn after_rw(snapshot: &rw::ProtectedSnapshot, workspace: &Path, owned: &Owned, exports: &[(String, std::os::fd::OwnedFd)]) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
-    let quarantine = owned.directory.join("quarantine");
-    let made = crate::state::private_directory(&quarantine).map_err(|e| e.to_string());
-    match made.and_then(|()| snapshot.quarantine(&quarantine).map_err(|e| e.to_string())) {
-        Ok(quarantined) => {
-            said.extend(quarantined.violations.iter().map(ToString::to_string));
-            if quarantined.completeness == rw::Completeness::Bounded {
-                said.push("the workspace is too large to look for new protected files everywhere".into());
-            }
-        }
-        Err(error) => said.push(format!("new protected files could not be taken away: {error}")),
-    }
-    let config = snapshot.existing_git_config().map(|p| workspace.join(p));
-    for ((name, fd), path) in exports.iter().filter(|(n, _)| n.starts_with("git-config-")).zip(config) {
-        let before = std::fs::read(&path).unwrap_or_default();
-        let after = rustix::fs::openat(
-            fd,
-            "config",
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )
-        .map(std::fs::File::from)
-        .map(|mut file| {
-            let mut bytes = Vec::new();
-            // A configuration that does not fit is reported as changed, which it is.
-            let _ = std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, 1 << 20), &mut bytes);
-            bytes
-        });
-        if after.is_ok_and(|after| after != before) {
-            said.push(format!("{} was changed in a private copy only ({name})", stockade_core::escape::escape(&path.to_string_lossy())));
-        }
-    }
-    said
 }
 
 fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Record, upper: &Path) -> Result<(), JobError> {

@@ -26,6 +26,7 @@ use stockade_core::limits::Limit;
 use stockade_core::result::Change;
 use stockade_core::spec::MountMode;
 
+use crate::guard::Guard;
 use crate::workspace::change::{Moment, Stamp};
 use crate::workspace::remove;
 
@@ -207,7 +208,8 @@ impl Sandboxes {
                 Ok(()) => {
                     let path = directory.join("lock");
                     let lock = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(io("making", &path))?;
-                    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
+                    // A sweeper may be looking at the lock this very moment; it lets go at once.
+                    rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
                     return Ok(Owned { directory, id, lock: lock.into() });
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -305,13 +307,24 @@ impl Sandboxes {
         for id in self.ids()? {
             let directory = self.root.join(id.as_str());
             let Some(_lock) = try_lock(&directory.join("lock")) else { continue };
+            // Without a lock file its owner is about to make it, or is removing the directory right now.
+            if !directory.join("lock").exists() && is_young(&directory) {
+                continue;
+            }
             let keep_it = match read_record(&directory, &id) {
                 Ok(record) => record.kept.is_some() && record.started.seconds + keep.as_secs() as i64 > now,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
             if !keep_it {
-                remove::remove_tree(&directory).map_err(|e| io("removing", &directory)(std::io::Error::other(e)))?;
+                // A sandbox that was killed may have left protected files in a directory that it wrote through.
+                if let Some(guard) = Guard::read(&directory) {
+                    guard.quarantine(&directory.join("quarantine"));
+                    if let Some(state) = self.root.parent() {
+                        save_quarantine(&directory, &id, state);
+                    }
+                }
+                remove::remove_tree(&directory).map_err(|e| io("removing", &directory)(told(&e)))?;
                 removed.push(id);
             }
         }
@@ -331,7 +344,7 @@ impl Sandboxes {
 
     /// The same where nothing can be read of it.
     pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
-        remove::remove_tree(directory).map_err(|e| io("removing", directory)(std::io::Error::other(e)))
+        remove::remove_tree(directory).map_err(|e| io("removing", directory)(told(&e)))
     }
 }
 
@@ -343,7 +356,7 @@ impl Owned {
 
     /// Removes the directory and everything in it.
     pub fn remove(self) -> Result<(), StateError> {
-        remove::remove_tree(&self.directory).map_err(|e| io("removing", &self.directory)(std::io::Error::other(e)))
+        remove::remove_tree(&self.directory).map_err(|e| io("removing", &self.directory)(told(&e)))
     }
 
     /// Reads the record back.
@@ -382,6 +395,16 @@ fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
     Ok(record)
 }
 
+/// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`.
+pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) {
+    let from = directory.join("quarantine");
+    let place = state.join("quarantine");
+    if from.is_dir() && private_directory(&place).is_ok() {
+        // What cannot be moved stays where it is; it is out of the workspace either way.
+        let _ = fs::rename(&from, place.join(id.as_str()));
+    }
+}
+
 /// Makes a directory (and its parents) that only we can enter.
 pub fn private_directory(path: &Path) -> std::io::Result<()> {
     match fs::symlink_metadata(path) {
@@ -390,6 +413,11 @@ pub fn private_directory(path: &Path) -> std::io::Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
         Err(e) => Err(e),
     }
+}
+
+/// An error with its cause on one line.
+fn told(error: &dyn std::error::Error) -> std::io::Error {
+    std::io::Error::other(error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}")))
 }
 
 fn is_locked(path: &Path) -> bool {

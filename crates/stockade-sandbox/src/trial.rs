@@ -11,6 +11,7 @@ use stockade_core::spec::{MountMode, SandboxSpec, Workspace};
 
 use crate::backends::{Backend, Start};
 use crate::drive::{Ending, Sink, Streams};
+use crate::guard::Guard;
 use crate::once::JobError;
 use crate::sandbox::Sandbox;
 use crate::state::Sandboxes;
@@ -60,7 +61,15 @@ fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &
         allow_degraded: Demand::ALL.into_iter().collect::<BTreeSet<_>>(),
         path_dirs: Vec::new(),
     };
-    let start = Start { spec: &spec, id: &owned.id, directory: &owned.directory, home, toolchain_roots: &[], hidden: &[] };
+    let start = Start {
+        spec: &spec,
+        id: &owned.id,
+        directory: &owned.directory,
+        home,
+        toolchain_roots: &[],
+        hidden: &[],
+        guard: &Guard::default(),
+    };
     let mut sandbox = Sandbox::start(backend, &start)?;
     let (enforcement, steps) = (sandbox.enforcement().clone(), sandbox.steps().to_vec());
     let streams = Streams::Plain { stdin: None, stdout: Sink::Buffer(4096), stderr: Sink::Buffer(4096) };

@@ -1,5 +1,5 @@
 //! The sandbox interface, on every wall of this version, with descriptors passed and over the plain stream.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ use stockade_sandbox::backends::{Backend, Start};
 use stockade_sandbox::connection::Passing;
 use stockade_sandbox::drive::{Ending, Outcome, Sink, Streams};
 use stockade_sandbox::files::FileError;
+use stockade_sandbox::guard::Guard;
 use stockade_sandbox::sandbox::Sandbox;
 use stockade_sandbox::state::Sandboxes;
 use stockade_sandbox::wire::FileKind;
@@ -50,7 +51,15 @@ impl Ground {
             allow_degraded: BTreeSet::new(),
             path_dirs: Vec::new(),
         };
-        let start = Start { spec: &spec, id: &owned.id, directory: &owned.directory, home: &base, toolchain_roots: &[], hidden: &[] };
+        let start = Start {
+            spec: &spec,
+            id: &owned.id,
+            directory: &owned.directory,
+            home: &base,
+            toolchain_roots: &[],
+            hidden: &[],
+            guard: &Guard::default(),
+        };
         let sandbox = Sandbox::start(backend, &start).unwrap();
         Self { sandbox, workspace, _directory: directory }
     }

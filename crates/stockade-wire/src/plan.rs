@@ -47,7 +47,7 @@ wire_enum! {
         2 = File { path: Bytes, contents: Bytes, mode: u32 },
         3 = Bind { source: Source, target: Bytes, access: Access, execution: Execution },
         /// `layer` holds (or gets) the directories `upper` and `work`.
-        4 = Overlay { lower: Source, layer: Source, target: Bytes, execution: Execution },
+        4 = Overlay { lower: Source, layer: Source, target: Bytes, access: Access, execution: Execution },
         /// An empty file or directory over whatever is there, with this mode; nothing happens where nothing is.
         5 = Mask { path: Bytes, mode: u32 },
         /// A symbolic link mounted over an existing file: programs that replace the file by rename write to `link` instead.

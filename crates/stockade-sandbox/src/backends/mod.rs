@@ -13,6 +13,7 @@ use stockade_core::spec::{BackendKind, SandboxSpec};
 
 use crate::connection::{Connection, ConnectionError};
 use crate::drive::Watch;
+use crate::guard::Guard;
 use crate::limits::LimitError;
 
 pub mod jail;
@@ -87,6 +88,8 @@ pub struct Start<'a> {
     pub toolchain_roots: &'a [OsString],
     /// Directories of ours that nothing inside may see.
     pub hidden: &'a [PathBuf],
+    /// Protected paths of what may be written through.
+    pub guard: &'a Guard,
 }
 
 /// A guest behind its wall.

@@ -306,7 +306,7 @@ impl Walk {
             beneath::stat(upper, name).is_ok_and(|stat| !is_whiteout(upper, name, &stat))
                 || lower.is_some_and(|lower| beneath::stat(lower, name).is_ok())
         };
-        if GIT_SHAPE.iter().all(|name| there(name)) {
+        if protected::is_git_shaped(there) {
             self.git_shaped.insert(at.to_path_buf());
         }
     }

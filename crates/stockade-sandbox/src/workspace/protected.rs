@@ -22,15 +22,13 @@ const RULES: &[Rule] = &[
     rule(&[".git", "hooks"], "git runs hooks"),
     rule(&[".git", "config"], "git's settings name programs to run"),
     rule(&[".git", "config.worktree"], "git's settings name programs to run"),
-    rule(&[".git", "commondir"], "it leads git to other settings and hooks"),
+    rule(&["commondir"], "it leads git to other settings and hooks"),
     rule(&[".git", "worktrees", "*", "hooks"], "git runs hooks"),
     rule(&[".git", "worktrees", "*", "config"], "git's settings name programs to run"),
     rule(&[".git", "worktrees", "*", "config.worktree"], "git's settings name programs to run"),
-    rule(&[".git", "worktrees", "*", "commondir"], "it leads git to other settings and hooks"),
     rule(&[".git", "modules", "**", "hooks"], "git runs hooks"),
     rule(&[".git", "modules", "**", "config"], "git's settings name programs to run"),
     rule(&[".git", "modules", "**", "config.worktree"], "git's settings name programs to run"),
-    rule(&[".git", "modules", "**", "commondir"], "it leads git to other settings and hooks"),
     rule(&[".gitmodules"], "it says what git fetches and how it updates"),
     rule(&[".stockade"], "Stockade's own settings and policy"),
     rule(&[".claude"], "settings and hooks of an agent"),
@@ -68,8 +66,13 @@ const RULES: &[Rule] = &[
     rule(&[".config", "fish", "functions"], SHELL),
 ];
 
-/// Names that make a directory a git directory, whatever it is called.
-pub(crate) const GIT_SHAPE: [&str; 3] = ["HEAD", "objects", "refs"];
+/// Names by which git knows a directory of its own, whatever that is called.
+pub(crate) const GIT_SHAPE: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
+/// Whether a directory with these names could serve git as a repository, or as the part of one that `commondir` leads to.
+pub(crate) fn is_git_shaped(has: impl Fn(&str) -> bool) -> bool {
+    has("HEAD") && (has("objects") || has("commondir")) || has("objects") && has("refs")
+}
 /// What is protected in a directory of that shape.
 pub(crate) const GIT_SHAPED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
 /// Why.

@@ -14,16 +14,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::beneath::{self, Locked};
 use super::change::EntryType;
 use super::kept::{self, Ownership};
-use super::protected::{self, GIT_SHAPE, GIT_SHAPED, GIT_SHAPED_WHY};
+use super::protected::{self, GIT_SHAPED, GIT_SHAPED_WHY};
 use super::remove;
 use super::shown;
 
 /// The most entries that are looked at.
-const MAX_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 1_000_000;
 /// The deepest directory that is looked in.
 const MAX_DEPTH: usize = 64;
 /// Large directories of made or fetched files, where nobody works and tools look for nothing.
@@ -73,18 +74,49 @@ pub enum Completeness {
 }
 
 /// The protected paths that existed before the command ran; all relative to the workspace.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct ProtectedSnapshot {
     workspace: PathBuf,
     found: BTreeMap<PathBuf, Found>,
+    sockets: Vec<PathBuf>,
     completeness: Completeness,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A snapshot on disk, so that a later start can finish what a killed one could not. Paths are bytes, so they are no keys of JSON.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    workspace: OsString,
+    found: Vec<(OsString, Found)>,
+}
+
+impl From<ProtectedSnapshot> for Written {
+    fn from(snapshot: ProtectedSnapshot) -> Self {
+        let found = snapshot.found.into_iter().map(|(path, found)| (path.into_os_string(), found)).collect();
+        Self { workspace: snapshot.workspace.into_os_string(), found }
+    }
+}
+
+impl TryFrom<Written> for ProtectedSnapshot {
+    type Error = &'static str;
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let workspace = PathBuf::from(written.workspace);
+        if !workspace.is_absolute() {
+            return Err("the workspace of a snapshot is not absolute");
+        }
+        let found = written.found.into_iter().map(|(path, found)| (PathBuf::from(path), found)).collect();
+        Ok(Self { workspace, found, sockets: Vec::new(), completeness: Completeness::Whole })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Found {
-    why: &'static str,
+    why: String,
     /// The text of a link; `None` for what can be mounted over.
     link: Option<Vec<u8>>,
+    /// A regular file, which can be replaced by a private copy.
+    is_file: bool,
 }
 
 /// What became of a protected path that should not be there.
@@ -102,7 +134,7 @@ pub struct Violation {
     /// Relative to the workspace.
     pub path: PathBuf,
     /// Why it is protected.
-    pub why: &'static str,
+    pub why: String,
     /// Where it is now.
     pub outcome: Outcome,
 }
@@ -129,14 +161,28 @@ pub struct Quarantined {
 impl ProtectedSnapshot {
     /// Lists the protected paths of a workspace.
     pub fn take(workspace: &Path) -> Result<Self, GuardError> {
-        let (found, completeness) = search(workspace)?;
-        Ok(Self { workspace: workspace.to_path_buf(), found, completeness })
+        let search = Search::run(workspace, Locked::Leave)?;
+        let Search { found, sockets, completeness, .. } = search;
+        Ok(Self { workspace: workspace.to_path_buf(), found, sockets, completeness })
     }
 
-    /// Paths to be mounted read-only. `.git/config` is not among them: see [`Self::existing_git_config`].
+    /// What was looked at.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// Paths to be mounted read-only. Git's configurations are not among them: see [`Self::git_configs`].
     pub fn read_only(&self) -> Vec<&Path> {
-        let config = Path::new(".git/config");
-        self.found.iter().filter(|(path, found)| found.link.is_none() && *path != config).map(|(path, _)| path.as_path()).collect()
+        self.found
+            .iter()
+            .filter(|(path, found)| found.link.is_none() && !is_git_config(path, found))
+            .map(|(path, _)| path.as_path())
+            .collect()
+    }
+
+    /// Sockets of the host, to be covered: a connection through a path needs no network.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        self.sockets.iter().map(PathBuf::as_path)
     }
 
     /// Directories above protected paths, outermost first; each must be a mount point, or it could be renamed away.
@@ -145,10 +191,10 @@ impl ProtectedSnapshot {
         above.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The repository's settings, if they exist: git writes to them in everyday use, so the caller redirects the writes to a
-    /// private copy instead of refusing them.
-    pub fn existing_git_config(&self) -> Option<&Path> {
-        self.found.get_key_value(Path::new(".git/config")).filter(|(_, found)| found.link.is_none()).map(|(path, _)| path.as_path())
+    /// Settings of repositories: git writes to them in everyday use, so the caller redirects the writes to a private copy
+    /// instead of refusing them.
+    pub fn git_configs(&self) -> Vec<&Path> {
+        self.found.iter().filter(|(path, found)| is_git_config(path, found)).map(|(path, _)| path.as_path()).collect()
     }
 
     /// Whether the whole workspace was looked at.
@@ -159,7 +205,7 @@ impl ProtectedSnapshot {
     /// Moves protected paths that newly exist to `into`, a private directory, and puts changed links back. Call it when every
     /// process of the sandbox is gone.
     pub fn quarantine(&self, into: &Path) -> Result<Quarantined, GuardError> {
-        let (now, completeness) = search(&self.workspace)?;
+        let Search { found: now, completeness, .. } = Search::run(&self.workspace, Locked::Lift)?;
         let root = open(&self.workspace)?;
         let store = beneath::open_root(into).map_err(|source| GuardError::Quarantine { path: shown(into), source })?;
         let mut violations = Vec::new();
@@ -172,7 +218,7 @@ impl ProtectedSnapshot {
                 Ok(to) => Outcome::Moved(to),
                 Err(error) => Outcome::Remains(error.to_string()),
             };
-            violations.push(Violation { path: path.clone(), why: found.why, outcome });
+            violations.push(Violation { path: path.clone(), why: found.why.clone(), outcome });
         }
         for (path, before) in &self.found {
             if let Some(text) = &before.link
@@ -180,7 +226,7 @@ impl ProtectedSnapshot {
             {
                 if !now.contains_key(path) {
                     let outcome = Outcome::Remains("a protected link was removed".into());
-                    violations.push(Violation { path: path.clone(), why: before.why, outcome });
+                    violations.push(Violation { path: path.clone(), why: before.why.clone(), outcome });
                 }
                 // Best effort: the violation is reported either way.
                 let _ = put_back(root.as_fd(), path, text);
@@ -190,21 +236,28 @@ impl ProtectedSnapshot {
     }
 }
 
-/// Finds protected paths; what lies beneath one is part of it.
-fn search(workspace: &Path) -> Result<(BTreeMap<PathBuf, Found>, Completeness), GuardError> {
-    let root = open(workspace)?;
-    let mut search = Search { found: BTreeMap::new(), entries: 0, completeness: Completeness::Whole };
-    search.directory(root.as_fd(), Path::new(""), 0)?;
-    Ok((search.found, search.completeness))
+fn is_git_config(path: &Path, found: &Found) -> bool {
+    found.is_file && path.file_name().is_some_and(|name| name == "config")
 }
 
+/// Finds protected paths; what lies beneath one is part of it.
 struct Search {
     found: BTreeMap<PathBuf, Found>,
+    sockets: Vec<PathBuf>,
     entries: usize,
     completeness: Completeness,
+    /// What to do about directories whose mode keeps us out. A sandbox can make such directories to hide things in.
+    locked: Locked,
 }
 
 impl Search {
+    fn run(workspace: &Path, locked: Locked) -> Result<Self, GuardError> {
+        let root = open(workspace)?;
+        let mut search = Self { found: BTreeMap::new(), sockets: Vec::new(), entries: 0, completeness: Completeness::Whole, locked };
+        search.directory(root.as_fd(), Path::new(""), 0)?;
+        Ok(search)
+    }
+
     fn directory(&mut self, directory: BorrowedFd<'_>, at: &Path, depth: usize) -> Result<(), GuardError> {
         let left = MAX_ENTRIES.saturating_sub(self.entries);
         let mut names = beneath::some_names(directory, left + 1).map_err(|source| failed("list", at, source))?;
@@ -214,7 +267,7 @@ impl Search {
         }
         self.entries += names.len();
         names.sort();
-        let git_shaped = GIT_SHAPE.iter().all(|name| names.iter().any(|there| there == name));
+        let git_shaped = protected::is_git_shaped(|name| names.iter().any(|there| there == name));
         for name in names {
             self.entry(directory, &at.join(&name), &name, git_shaped, depth)?;
         }
@@ -231,8 +284,12 @@ impl Search {
                 EntryType::Symlink => Some(beneath::read_link(parent, name).map_err(|source| failed("read the link", path, source))?),
                 EntryType::File | EntryType::Directory | EntryType::Special => None,
             };
-            self.found.insert(path.to_path_buf(), Found { why, link });
+            let is_file = kind == EntryType::File;
+            self.found.insert(path.to_path_buf(), Found { why: why.to_owned(), link, is_file });
             return Ok(());
+        }
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket {
+            self.sockets.push(path.to_path_buf());
         }
         if kind != EntryType::Directory || NOT_SEARCHED.iter().any(|skipped| name == skipped) || (git_shaped && name == "objects") {
             return Ok(());
@@ -241,9 +298,9 @@ impl Search {
             self.completeness = Completeness::Bounded;
             return Ok(());
         }
-        match beneath::open_dir(parent, name, Locked::Leave) {
+        match beneath::open_dir(parent, name, self.locked) {
             Ok(inner) => self.directory(inner.as_fd(), path, depth + 1),
-            // What we may not look in, a sandbox of the same user may not either.
+            // Not ours to open: before a command runs that is the host's business, afterwards it is said.
             Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                 self.completeness = Completeness::Bounded;
                 Ok(())
@@ -356,7 +413,7 @@ mod tests {
             [".claude", ".envrc", ".git/hooks", ".vscode/tasks.json", "packages/x/.vscode/settings.json"]
         );
         assert_eq!(texts(&snapshot.pinned()), [".git", ".vscode", "packages", "packages/x", "packages/x/.vscode"]);
-        assert_eq!(snapshot.existing_git_config(), Some(Path::new(".git/config")));
+        assert_eq!(snapshot.git_configs(), [Path::new(".git/config")]);
         assert_eq!(snapshot.completeness(), Completeness::Whole);
         let nothing = snapshot.quarantine(&place.base.path().join("quarantine")).unwrap();
         assert_eq!(nothing.violations, []);

@@ -50,11 +50,11 @@ impl Builder<'_> {
                 let tree = self.tree(source)?;
                 self.mount(tree.as_fd(), &target.0, access, execution)
             }
-            Item::Overlay { lower, layer, target, execution } => {
+            Item::Overlay { lower, layer, target, access, execution } => {
                 let (lower, layer) = (self.tree(lower)?, self.tree(layer)?);
                 let name = self.name("overlay");
                 let tree = overlay::make(self.scratch, name.as_bytes(), lower.as_fd(), layer.as_fd())?;
-                self.mount(tree.as_fd(), &target.0, &Access::ReadWrite {}, execution)
+                self.mount(tree.as_fd(), &target.0, access, execution)
             }
             Item::Mask { path, mode } => self.mask(&path.0, *mode),
             Item::Redirect { path, link } => {

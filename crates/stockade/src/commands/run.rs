@@ -36,6 +36,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
         backend: assembled.backend.as_ref(),
         spec: &assembled.spec,
         state: &assembled.state,
+        runtime: &assembled.runtime,
         home: &assembled.home,
         toolchain_roots: &assembled.toolchain_roots,
         argv: &argv,
@@ -61,6 +62,7 @@ fn argv(args: &RunArgs) -> Result<Vec<OsString>, Failure> {
 fn in_streams<T>(spec: &SandboxSpec, context: &Context, act: impl FnOnce(Streams<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
+    refuse_directories(&[stdin, stdout, stderr])?;
     if context.printer.is_json() {
         let limit = spec.limits.output.map_or(CAPTURE, |l| l.value);
         return act(Streams::Plain { stdin: Some(stdin), stdout: Sink::Buffer(limit), stderr: Sink::Buffer(limit) });
@@ -79,6 +81,17 @@ fn in_streams<T>(spec: &SandboxSpec, context: &Context, act: impl FnOnce(Streams
         return result;
     }
     act(Streams::Plain { stdin: Some(stdin), stdout: Sink::Descriptor(stdout), stderr: Sink::Descriptor(stderr) })
+}
+
+/// A directory passed as a stream would lead out of the sandbox: everything beneath and above it could be looked at.
+pub(crate) fn refuse_directories(streams: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+    let is_directory = |fd: &BorrowedFd<'_>| {
+        rustix::fs::fstat(fd).is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::Directory)
+    };
+    if streams.iter().any(is_directory) {
+        return Err(Failure::new("streams", "a standard stream is a directory").with_hint("redirect from /dev/null or a file"));
+    }
+    Ok(())
 }
 
 /// Says what is to be said and gives the exit code.

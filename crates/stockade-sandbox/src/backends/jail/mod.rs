@@ -28,10 +28,11 @@ use stockade_wire::plan::JailReport;
 use super::{Backend, BackendError, Running, Start};
 use crate::connection::{Connection, ConnectionError, Passing};
 use crate::drive::Watch;
+use crate::guard::Entry;
 use crate::guest;
 use crate::limits::{self, Cgroup, Frozen, JoinVersionTwo, Layout};
-use crate::workspace::{kept, rw};
-use plan::{Guarded, Inputs, LayerPlace};
+use crate::workspace::kept;
+use plan::{Inputs, LayerPlace};
 use view::{Asker, View};
 
 /// Sandboxes started by root run as users of this range, which nothing else uses.
@@ -82,7 +83,10 @@ struct Wall {
     cgroup: Cgroup,
     memory: Option<u64>,
     disk: Option<DiskWatch>,
+    /// A directory of the scratch file system, to ask how full that is.
     scratch: Option<OwnedFd>,
+    /// A full scratch file system is the disk limit that somebody asked for.
+    full_is_limit: bool,
     pids: bool,
     /// What a look found; it stays found.
     hit: Option<Demand>,
@@ -123,7 +127,10 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let mut mounts = hostmounts::HostMounts::new(root.then_some(identity.outside), start.directory);
     let layers = Layers::prepare(start, &mut mounts, identity)?;
     let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
+    refuse_writable_programs(executables.as_deref().unwrap_or_default(), spec)?;
+    let files = spec.mounts.iter().map(|m| m.host.as_path()).filter(|p| !p.is_dir()).map(Path::to_owned).collect();
     let inputs = Inputs {
+        files: &files,
         spec,
         view: &view,
         ids: identity.inside,
@@ -131,8 +138,6 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         layer: layers.workspace.clone(),
         mount_layers: &layers.mounts,
         guarded: &layers.guarded,
-        git_writable: &layers.git_writable,
-        git_sealed: &layers.git_sealed,
         executables: executables.as_deref(),
         scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
@@ -169,13 +174,30 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         memory: cgroup.sampled_memory(),
         cgroup,
         pids: spec.limits.is_asked(Demand::Pids),
-        scratch: exports.iter().find(|(name, _)| name.starts_with("layers/")).and_then(|(_, fd)| fd.try_clone().ok()),
+        full_is_limit: spec.limits.is_asked(Demand::Disk),
+        scratch: exports.first().and_then(|(_, fd)| fd.try_clone().ok()),
         disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
         hit: None,
     };
     let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
+}
+
+/// A listed program that the sandbox could rewrite is no listed program.
+fn refuse_writable_programs(executables: &[PathBuf], spec: &stockade_core::spec::SandboxSpec) -> Result<(), BackendError> {
+    let mut writable = spec.mounts.iter().filter(|m| m.mode == MountMode::Rw).map(|m| m.host.as_path()).collect::<Vec<_>>();
+    if spec.workspace.mode == MountMode::Rw {
+        writable.push(spec.workspace.path.as_path());
+    }
+    match executables.iter().find(|program| writable.iter().any(|directory| program.starts_with(directory))) {
+        None => Ok(()),
+        Some(program) => Err(BackendError::Step {
+            step: "exec list".into(),
+            detail: format!("`{}` lies where the sandbox may write", stockade_core::escape::escape(&program.to_string_lossy())),
+            fix: "use --workspace-mode overlay or ro".into(),
+        }),
+    }
 }
 
 fn identity(root: bool) -> Result<Identity, BackendError> {
@@ -193,13 +215,11 @@ struct Layers {
     workspace: LayerPlace,
     workspace_source: PathBuf,
     mounts: Vec<LayerPlace>,
-    guarded: Vec<Guarded>,
+    guarded: Vec<Entry>,
     scratch_bytes: u64,
     disk_level: (Level, String),
     upper: Option<PathBuf>,
     notes: Vec<String>,
-    git_writable: Vec<PathBuf>,
-    git_sealed: Vec<PathBuf>,
 }
 
 impl Layers {
@@ -247,6 +267,13 @@ impl Layers {
                     fix: "use --workspace-mode overlay, or run Stockade as the owner of the files".into(),
                 });
             }
+            if start.directory.starts_with(workspace) {
+                return Err(BackendError::Step {
+                    step: "copying the workspace".into(),
+                    detail: "the state directory lies inside it".into(),
+                    fix: "set XDG_STATE_HOME to a place outside".into(),
+                });
+            }
             workspace_source = start.directory.join("copy");
             notes.push("the workspace was copied: its file system cannot map owners, and root started this".to_owned());
             let from = fs::File::open(workspace).map_err(|e| step("copying the workspace", e.to_string()))?;
@@ -259,8 +286,7 @@ impl Layers {
             let name = format!("mount-{index}");
             mount_layers.push(if mount.mode == MountMode::Overlay { place(&name)? } else { LayerPlace::Scratch(name) });
         }
-        let guarded =
-            if mode == MountMode::Rw { guarded(workspace).map_err(|e| step("looking for protected paths", e))? } else { Vec::new() };
+        let guarded = start.guard.entries().map_err(|e| step("looking for protected paths", e))?;
         let writes_host = mode == MountMode::Rw || spec.mounts.iter().any(|m| m.mode == MountMode::Rw);
         let on_disk = mode == MountMode::Overlay || spec.mounts.iter().any(|m| m.mode == MountMode::Overlay);
         let disk_level = match (in_memory, writes_host, on_disk) {
@@ -273,19 +299,7 @@ impl Layers {
             LayerPlace::Host(directory) => Some(directory.join("upper")),
             LayerPlace::Scratch(_) => None,
         };
-        let (git_writable, git_sealed) = worktree_places(spec);
-        Ok(Self {
-            workspace: layer,
-            workspace_source,
-            mounts: mount_layers,
-            guarded,
-            scratch_bytes,
-            disk_level,
-            upper,
-            notes,
-            git_writable,
-            git_sealed,
-        })
+        Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, scratch_bytes, disk_level, upper, notes })
     }
 
     fn disk_watch(&self, limit: Option<u64>) -> Result<Option<DiskWatch>, BackendError> {
@@ -293,23 +307,6 @@ impl Layers {
         let upper = fs::File::open(upper).map_err(|e| step("opening the overlay's layer", e.to_string()))?.into();
         Ok(Some(DiskWatch { upper, limit, next: std::time::Instant::now() }))
     }
-}
-
-/// What git writes in the common directory of a linked worktree, and what there it must not change: the files that say where the
-/// repository is.
-fn worktree_places(spec: &stockade_core::spec::SandboxSpec) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let Some(common) = &spec.workspace.git_common else { return (Vec::new(), Vec::new()) };
-    let common = common.as_path();
-    let own = fs::read_to_string(spec.workspace.path.as_path().join(".git")).ok();
-    let own = own.and_then(|t| t.strip_prefix("gitdir:").map(|p| PathBuf::from(p.trim()))).and_then(|p| fs::canonicalize(p).ok());
-    let mut writable: Vec<PathBuf> = ["objects", "refs", "logs"].iter().map(|n| common.join(n)).collect();
-    let mut sealed = Vec::new();
-    if let Some(own) = own.filter(|p| p.starts_with(common)) {
-        sealed.extend(["commondir", "gitdir", "config.worktree"].iter().map(|n| own.join(n)).filter(|p| p.is_file()));
-        writable.push(own);
-    }
-    writable.retain(|p| p.is_dir());
-    (writable, sealed)
 }
 
 /// Makes `upper` and `work`, with an upper directory that has the mode people expect of a workspace.
@@ -323,24 +320,6 @@ fn make_layer(directory: &Path) -> std::io::Result<()> {
 
 fn holds_upper(directory: &Path) -> bool {
     rustix::fs::statfs(directory).is_ok_and(|s| !NOT_UPPER.contains(&s.f_type))
-}
-
-/// Protected paths that exist in a `rw` workspace, outer before inner.
-fn guarded(workspace: &Path) -> Result<Vec<Guarded>, String> {
-    let snapshot = rw::ProtectedSnapshot::take(workspace).map_err(|e| e.to_string())?;
-    let mut all: Vec<(PathBuf, Guarded)> = Vec::new();
-    for path in snapshot.pinned().into_iter().map(|p| workspace.join(p)) {
-        all.push((path.clone(), Guarded::Pinned(path)));
-    }
-    for path in snapshot.read_only().into_iter().map(|p| workspace.join(p)) {
-        all.push((path.clone(), Guarded::ReadOnly(path)));
-    }
-    if let Some(path) = snapshot.existing_git_config().map(|p| workspace.join(p)) {
-        let contents = fs::read(&path).map_err(|e| format!("reading {}: {e}", path.display()))?;
-        all.push((path.clone(), Guarded::Redirected(path, contents)));
-    }
-    all.sort_by(|a, b| (a.0.components().count(), &a.0).cmp(&(b.0.components().count(), &b.0)));
-    Ok(all.into_iter().map(|(_, g)| g).collect())
 }
 
 fn memory_total() -> u64 {
@@ -421,14 +400,16 @@ impl Wall {
                 return Some(hit);
             }
         }
-        if let Some(limit) = self.memory
-            && limits::sampler::memory_of_tree(self.guest.pid as u32, limit).is_ok_and(|used| used.bytes > limit)
-        {
-            return Some(Demand::Memory);
+        let scratch = self.scratch.as_ref().and_then(|fd| rustix::fs::fstatfs(fd).ok());
+        if let Some(limit) = self.memory {
+            // Files of the scratch file system are memory too, though no process maps them.
+            let files = scratch.as_ref().map_or(0, |s| (s.f_blocks - s.f_bfree).saturating_mul(s.f_bsize as u64));
+            let processes = limits::sampler::memory_of_tree(self.guest.pid as u32, limit).map_or(0, |used| used.bytes);
+            if files.saturating_add(processes) > limit {
+                return Some(Demand::Memory);
+            }
         }
-        if let Some(scratch) = &self.scratch
-            && rustix::fs::fstatfs(scratch).is_ok_and(|s| s.f_bavail == 0)
-        {
+        if self.full_is_limit && scratch.is_some_and(|s| s.f_bavail == 0) {
             return Some(Demand::Disk);
         }
         let now = std::time::Instant::now();

@@ -13,6 +13,7 @@ use stockade_wire::codec::Bytes;
 use stockade_wire::plan::{Access, Execution, Item, JailPlan, Landlock, Layer, Resource, Source};
 
 use super::view::{SystemEntry, View};
+use crate::guard::Entry;
 
 /// Where private copies of git configurations live inside.
 pub const REDIRECTS: &str = "/run/stockade";
@@ -49,17 +50,6 @@ pub enum LayerPlace {
     Scratch(String),
 }
 
-/// A protected path of a `rw` workspace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Guarded {
-    /// Shown read-only.
-    ReadOnly(PathBuf),
-    /// An ancestor of a protected path: a mount point, so that it cannot be renamed away.
-    Pinned(PathBuf),
-    /// A git configuration: writes go to a private copy.
-    Redirected(PathBuf, Vec<u8>),
-}
-
 /// Everything a plan is built from.
 pub struct Inputs<'a> {
     /// What is wanted.
@@ -74,12 +64,10 @@ pub struct Inputs<'a> {
     pub layer: LayerPlace,
     /// The same for further overlays, in the order of the specification's mounts.
     pub mount_layers: &'a [LayerPlace],
-    /// Protected paths of a `rw` workspace.
-    pub guarded: &'a [Guarded],
-    /// What git writes in the common directory of a linked worktree.
-    pub git_writable: &'a [PathBuf],
-    /// Files beneath those that stay as they are.
-    pub git_sealed: &'a [PathBuf],
+    /// Protected paths of what may be written through.
+    pub guarded: &'a [Entry],
+    /// Mounted things that are no directories.
+    pub files: &'a BTreeSet<PathBuf>,
     /// Files that may be executed, when there is a list.
     pub executables: Option<&'a [PathBuf]>,
     /// Size of the scratch file system.
@@ -112,9 +100,10 @@ pub type Open<'f> = dyn FnMut(&Path, Ownership) -> Result<Source, PlanError> + '
 
 /// Builds the plan.
 pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanError> {
-    let mut builder = Builder { inputs, items: Vec::new(), writable: Vec::new(), exports: Vec::new(), redirects: 0 };
+    let mut builder = Builder { inputs, items: Vec::new(), writable: Vec::new(), exports: vec!["tmp".into()], redirects: 0, shields: 0 };
     builder.system(open)?;
     builder.placed(open)?;
+    builder.links();
     builder.guarded(open)?;
     builder.hide();
     builder.executables(open)?;
@@ -168,6 +157,7 @@ struct Builder<'a, 'b> {
     writable: Vec<Bytes>,
     exports: Vec<Bytes>,
     redirects: usize,
+    shields: usize,
 }
 
 impl<'a> Builder<'a, '_> {
@@ -191,12 +181,13 @@ impl<'a> Builder<'a, '_> {
             }
         }
         for directory in ["/run", "/var", "/sys", "/mnt", "/home"] {
+            // On some systems `/home` is a link, which is made when everything else stands.
+            if self.inputs.view.links.contains_key(Path::new(directory)) {
+                continue;
+            }
             self.items.push(Item::Directory { path: directory.into(), mode: 0o755 });
         }
         self.items.push(Item::Symlink { path: "/var/run".into(), target: "/run".into() });
-        for (path, target) in &self.inputs.view.links {
-            self.items.push(Item::Symlink { path: bytes(path), target: bytes(target) });
-        }
         for (path, contents) in [("/etc/passwd", &self.inputs.view.passwd), ("/etc/group", &self.inputs.view.group)] {
             if self.inputs.view.system.contains(&SystemEntry::Directory("/etc".into())) {
                 self.items.push(Item::File { path: path.into(), contents: contents.into(), mode: 0o444 });
@@ -277,7 +268,13 @@ impl<'a> Builder<'a, '_> {
             Placed::Cache(index) => {
                 let lower = open(path, Ownership::Write)?;
                 let layer = Source::Scratch { name: format!("cache-{index}").into(), mode: 0o755 };
-                self.items.push(Item::Overlay { lower, layer, target: bytes(path), execution: self.execution() });
+                self.items.push(Item::Overlay {
+                    lower,
+                    layer,
+                    target: bytes(path),
+                    access: Access::ReadWrite {},
+                    execution: self.execution(),
+                });
                 self.writable.push(bytes(path));
             }
             Placed::Workspace => self.directory(self.inputs.workspace_source, path, spec.workspace.mode, &self.inputs.layer, open)?,
@@ -287,17 +284,7 @@ impl<'a> Builder<'a, '_> {
             }
             Placed::GitCommon => {
                 let layer = LayerPlace::Scratch("git-common".into());
-                if spec.workspace.mode != MountMode::Rw {
-                    return self.directory(path, path, spec.workspace.mode, &layer, open);
-                }
-                // Git writes objects, references and its logs there; hooks and configuration stay as they are.
-                self.directory(path, path, MountMode::Ro, &layer, open)?;
-                for place in self.inputs.git_writable {
-                    self.directory(place, place, MountMode::Rw, &layer, open)?;
-                }
-                for place in self.inputs.git_sealed {
-                    self.directory(place, place, MountMode::Ro, &layer, open)?;
-                }
+                self.directory(path, path, spec.workspace.mode, &layer, open)?;
             }
         }
         Ok(())
@@ -305,9 +292,18 @@ impl<'a> Builder<'a, '_> {
 
     fn directory(&mut self, host: &Path, target: &Path, mode: MountMode, layer: &LayerPlace, open: &mut Open<'_>) -> Result<(), PlanError> {
         match mode {
-            MountMode::Ro => {
+            MountMode::Ro if self.inputs.files.contains(host) => {
                 let source = open(host, Ownership::Read)?;
                 self.bind(source, target, Access::ReadOnly {});
+            }
+            // Not the directory itself but an overlay of it that cannot be written: a socket seen through an overlay is
+            // not the host's, so nothing outside can be reached by connecting to one.
+            MountMode::Ro => {
+                self.shields += 1;
+                let lower = open(host, Ownership::Read)?;
+                let layer = Source::Scratch { name: format!("shield-{}", self.shields).into(), mode: 0o755 };
+                let (target, access, execution) = (bytes(target), Access::ReadOnly {}, self.execution());
+                self.items.push(Item::Overlay { lower, layer, target, access, execution });
             }
             MountMode::Rw => {
                 let source = open(host, Ownership::Write)?;
@@ -324,7 +320,13 @@ impl<'a> Builder<'a, '_> {
                         Source::Scratch { name: name.into(), mode: 0o755 }
                     }
                 };
-                self.items.push(Item::Overlay { lower, layer, target: bytes(target), execution: self.execution() });
+                self.items.push(Item::Overlay {
+                    lower,
+                    layer,
+                    target: bytes(target),
+                    access: Access::ReadWrite {},
+                    execution: self.execution(),
+                });
                 self.writable.push(bytes(target));
             }
         }
@@ -334,15 +336,16 @@ impl<'a> Builder<'a, '_> {
     fn guarded(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
         for guarded in self.inputs.guarded {
             match guarded {
-                Guarded::ReadOnly(path) => {
-                    let source = open(path, Ownership::Write)?;
-                    self.bind(source, path, Access::ReadOnly {});
+                Entry::ReadOnly { host, guest } => {
+                    let source = open(host, Ownership::Write)?;
+                    self.bind(source, guest, Access::ReadOnly {});
                 }
-                Guarded::Pinned(path) => {
-                    let source = open(path, Ownership::Write)?;
-                    self.bind(source, path, Access::ReadWrite {});
+                Entry::Pinned { host, guest } => {
+                    let source = open(host, Ownership::Write)?;
+                    self.bind(source, guest, Access::ReadWrite {});
                 }
-                Guarded::Redirected(path, contents) => {
+                Entry::Covered { guest } => self.items.push(Item::Mask { path: bytes(guest), mode: 0 }),
+                Entry::Redirected { guest, contents, .. } => {
                     self.redirects += 1;
                     let name = format!("git-config-{}", self.redirects);
                     let inside = format!("{REDIRECTS}/{name}");
@@ -353,7 +356,7 @@ impl<'a> Builder<'a, '_> {
                         contents: contents.into(),
                         mode: 0o644,
                     });
-                    self.items.push(Item::Redirect { path: bytes(path), link: format!("{inside}/config").into() });
+                    self.items.push(Item::Redirect { path: bytes(guest), link: format!("{inside}/config").into() });
                     self.writable.push(inside.into());
                     self.exports.push(name.into());
                 }
@@ -368,6 +371,29 @@ impl<'a> Builder<'a, '_> {
             // is as good as none. Everything else may not even be opened.
             let mode = if self.inputs.view.toolchains.iter().any(|t| path.starts_with(t)) { 0o444 } else { 0 };
             self.items.push(Item::Mask { path: bytes(path), mode });
+        }
+        // A mount shows them under another name.
+        for mount in &self.inputs.spec.mounts {
+            for path in self.inputs.hidden {
+                if mount.host.as_path().starts_with(path) {
+                    self.items.push(Item::Mask { path: bytes(mount.guest.as_path()), mode: 0 });
+                } else if let Ok(rest) = path.strip_prefix(mount.host.as_path()) {
+                    self.items.push(Item::Mask { path: bytes(&mount.guest.as_path().join(rest)), mode: 0 });
+                }
+            }
+        }
+    }
+
+    /// Links on the way to home or a toolchain, made where nothing of the host shows them anyway.
+    fn links(&mut self) {
+        let (spec, view) = (self.inputs.spec, self.inputs.view);
+        for (path, target) in &view.links {
+            let shown = path.starts_with(&spec.workspace.path)
+                || spec.mounts.iter().any(|m| path.starts_with(&m.guest))
+                || view.toolchains.iter().chain(&view.caches).any(|t| path.starts_with(t));
+            if !shown {
+                self.items.push(Item::Symlink { path: bytes(path), target: bytes(target) });
+            }
         }
     }
 

@@ -12,12 +12,12 @@ use stockade_core::demand::Demand;
 use stockade_core::limits::Origin;
 use stockade_core::path::SafePath;
 use stockade_sandbox::drive::{self, Ending, Outcome, Sink, Streams, Watch};
-use stockade_sandbox::once;
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::Record;
 use stockade_sandbox::wire::{Exec, Stdio};
+use stockade_sandbox::{keeper, once};
 
-use super::super::run::{CAPTURE, SIGNALS, code, text_or_base64};
+use super::super::run::{CAPTURE, SIGNALS, code, refuse_directories, text_or_base64};
 use super::{connect, find};
 use crate::Context;
 use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
@@ -42,7 +42,12 @@ impl Watch for Afar {
 pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     let exec = program(&args.program, &args.env, args.cwd.as_ref(), &found.record, context)?;
+    let known = keeper::violations(&found.directory).len();
     let outcome = in_sandbox(&found, exec, shorter(args.timeout, found.record.time), context)?;
+    let violations: Vec<String> = keeper::violations(&found.directory).into_iter().skip(known).collect();
+    for violation in &violations {
+        context.printer.warning(violation.as_str());
+    }
     if let Ending::NotStarted { missing, message } = &outcome.ending {
         return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
     }
@@ -65,6 +70,7 @@ pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failu
             },
             "truncated": { "stdout": outcome.stdout.truncated, "stderr": outcome.stderr.truncated },
             "duration_ms": once::millis(outcome.duration),
+            "violations": violations,
         });
         let texts = [("stdout", stdout), ("stdout_base64", stdout_base64), ("stderr", stderr), ("stderr_base64", stderr_base64)];
         for (key, text) in texts.into_iter().filter_map(|(k, t)| t.map(|t| (k, t))) {
@@ -139,6 +145,7 @@ fn in_sandbox(
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
+    refuse_directories(&[stdin, stdout, stderr])?;
     let interactive = !context.printer.is_json() && [stdin, stdout, stderr].iter().all(rustix::termios::isatty);
     let raw = if interactive { Some(RawTerminal::enter(stdin)?) } else { None };
     let streams = if interactive {

@@ -40,7 +40,7 @@ fn json_has_everything() {
             value,
             json!({
                 "sandbox_id": id, "exit_code": 3, "signal": null, "timed_out": false, "limit": null, "stdout": "out\n", "stderr": "err\n",
-                "truncated": {"stdout": false, "stderr": false},
+                "truncated": {"stdout": false, "stderr": false}, "violations": [],
             })
         );
         let outcome = yard.sandbox(&["exec", "--json", "box", "--", "bash", "-c", "printf '\\xff'; kill -9 $$"]);
@@ -189,12 +189,21 @@ fn a_program_that_does_not_read_its_stdin_holds_nobody_up() {
         let mut stuck = yard.stockade(["sandbox", "exec", "--json", "box", "--", "sleep", "60"]);
         let mut stuck = stuck.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
         let mut pipe = stuck.stdin.take().expect("piped");
-        let feeder = std::thread::spawn(move || while pipe.write_all(&[0; 65536]).is_ok() {});
+        let feeder = std::thread::spawn(move || while pipe.write_all(&[0; 4096]).is_ok() {});
         for _ in 0..5 {
             assert_eq!(yard.inside("box", "echo quick"), "quick\n");
         }
         stuck.kill().expect("killed");
         stuck.wait().expect("ended");
         feeder.join().expect("joined");
+    });
+}
+
+#[test]
+fn no_program_becomes_setuid() {
+    as_both(|yard| {
+        yard.create(&["--name", "box"]);
+        let outcome = yard.exec("box", "echo >f; chmod 4755 f; chmod 2755 f; stat -c %a f");
+        assert_eq!(outcome.stdout, "644\n", "{outcome:?}");
     });
 }

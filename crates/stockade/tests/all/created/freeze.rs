@@ -87,7 +87,7 @@ fn a_paused_program_goes_on_where_it_was() {
             yard.says(&["resume", "box"]);
         }
         output.read_to_string(&mut said).expect("read");
-        let expected: String = (1..=40).map(|i| format!("{i}\n")).collect();
+        let expected = (1..=40).map(|i| i.to_string()).collect::<Vec<_>>().join("\n") + "\n";
         assert_eq!((ended(child).code, said), (Some(6), expected));
     });
 }
