@@ -6,6 +6,7 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod badinput;
+mod bypass;
 mod exec_list;
 pub(crate) mod ground;
 mod isolation;
