@@ -108,7 +108,9 @@ fn matches(pattern: &[&str], names: &[String]) -> bool {
 fn leads_to(pattern: &[&str], names: &[String]) -> bool {
     match (pattern.split_first(), names.split_first()) {
         (None, _) => false,
-        (Some(_), None) | (Some((&"**", _)), Some(_)) => true,
+        (Some(_), None) => true,
+        // Only the first level: `.git/modules/NAME` as a link leads elsewhere, but not every file beneath it does.
+        (Some((&"**", _)), Some((_, rest))) => rest.is_empty(),
         (Some((want, rest)), Some((name, names))) => (*want == "*" || want == name) && leads_to(rest, names),
     }
 }

@@ -313,38 +313,45 @@ impl Search {
 /// Moves one path to the quarantine, under a fresh name that keeps the last component readable.
 fn take_away(root: BorrowedFd<'_>, path: &Path, store: BorrowedFd<'_>, into: &Path) -> Result<PathBuf, GuardError> {
     let (parent, name) = beneath::split(path).ok_or_else(|| failed("resolve", path, Errno::INVAL))?;
-    let parent = beneath::resolve_dir(root, parent).map_err(|source| failed("open the directory of", path, source))?;
+    // A sandbox can lock the directories above; each is opened up for as long as this takes.
+    let mut above: Vec<beneath::Directory> = Vec::new();
+    for component in parent.components() {
+        let here = above.last().map_or(root, AsFd::as_fd);
+        let opened = beneath::open_dir(here, component.as_os_str(), Locked::Lift);
+        above.push(opened.map_err(|source| failed("open the directory of", path, source))?);
+    }
+    let parent = above.last().map_or(root, AsFd::as_fd);
     let place = beneath::fresh_name("violation-");
     rustix::fs::mkdirat(store, &place, Mode::RWXU).map_err(|source| failed("make room for", path, source))?;
     let inner = beneath::open_dir(store, &place, Locked::Leave).map_err(|source| failed("make room for", path, source))?;
     let to = into.join(&place).join(name);
-    match rustix::fs::renameat_with(&parent, name, &inner, name, RenameFlags::NOREPLACE) {
+    match rustix::fs::renameat_with(parent, name, &inner, name, RenameFlags::NOREPLACE) {
         Ok(()) => return Ok(to),
         Err(Errno::XDEV) => {}
         Err(source) => return Err(failed("move", path, source)),
     }
     // Another file system: move it aside under the same parent first, so that what is copied is what is removed.
-    let stat = beneath::stat(&parent, name).map_err(|source| failed("look at", path, source))?;
+    let stat = beneath::stat(parent, name).map_err(|source| failed("look at", path, source))?;
     match EntryType::of(&stat) {
         EntryType::Directory => {
-            let directory = beneath::open_dir(&parent, name, Locked::Lift).map_err(|source| failed("open", path, source))?;
+            let directory = beneath::open_dir(parent, name, Locked::Lift).map_err(|source| failed("open", path, source))?;
             kept::copy_tree(directory.as_fd(), &to, Ownership::Caller).map_err(|error| match error {
                 kept::KeepError::Entry { source, .. } | kept::KeepError::Create { source, .. } => failed("copy", path, source),
                 kept::KeepError::TooMany { .. } => failed("copy", path, Errno::TOOBIG),
             })?;
         }
         EntryType::File => {
-            let (from, _) = beneath::open_file(&parent, name, Locked::Lift).map_err(|source| failed("open", path, source))?;
+            let (from, _) = beneath::open_file(parent, name, Locked::Lift).map_err(|source| failed("open", path, source))?;
             kept::copy_file(&from, &inner, name).map_err(|source| failed("copy", path, source))?;
         }
         EntryType::Symlink => {
-            let text = beneath::read_link(&parent, name).map_err(|source| failed("read the link", path, source))?;
+            let text = beneath::read_link(parent, name).map_err(|source| failed("read the link", path, source))?;
             rustix::fs::symlinkat(text.as_slice(), &inner, name).map_err(|source| failed("copy", path, source))?;
         }
         // Nothing in it is worth keeping.
         EntryType::Special => {}
     }
-    remove::remove_at(parent.as_fd(), name, path).map_err(|error| match error {
+    remove::remove_at(parent, name, path).map_err(|error| match error {
         remove::RemoveError::Entry { source, .. } | remove::RemoveError::Parent { source, .. } => failed("remove", path, source),
         remove::RemoveError::BadPath { .. } => failed("remove", path, Errno::INVAL),
     })?;

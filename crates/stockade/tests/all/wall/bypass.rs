@@ -27,10 +27,11 @@ fn a_setuid_file_in_a_workspace_that_is_written_through() {
 fn hooks_and_settings_of_a_submodule() {
     as_both(|ground| {
         repository(ground);
+        ground.directory(&ground.base.join("other"));
         ground.host("git init -q ../other && git -C ../other commit -q --allow-empty -m a && git submodule --quiet add ../other sub && git commit -qm sub");
         let git = ground.work.join(".git/modules/sub");
         let script = format!(
-            "cd sub; echo x >> {0}/config; echo x > {0}/hooks/pre-commit; echo ../../evil > {0}/commondir; git config core.fsmonitor ./evil; echo n > n && git add n && git commit -qm n && echo committed",
+            "cd sub; echo x >> {0}/config; echo x > {0}/hooks/pre-commit; echo n > n && git add n && git commit -qm n && echo committed; git config core.fsmonitor ./evil; echo ../../evil > {0}/commondir",
             git.display()
         );
         let before = ground.host("cat .git/modules/sub/config");
