@@ -123,6 +123,7 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
         environment: &environment,
         joins: &joins,
         go: go_read.as_raw_fd(),
+        go_write: go_write.as_raw_fd(),
         failure: failure_write.as_raw_fd(),
         null: null.as_raw_fd(),
         identity: match start.namespaces {
@@ -187,6 +188,7 @@ struct Child<'a> {
     environment: &'a [*const c_char],
     joins: &'a [RawFd],
     go: RawFd,
+    go_write: RawFd,
     failure: RawFd,
     null: RawFd,
     identity: Option<((u32, u32), bool)>,
@@ -208,6 +210,9 @@ impl Child<'_> {
         for join in self.joins {
             raw::write_all(*join, b"0").map_err(|e| (0, e))?;
         }
+        // While the child holds the other end, the death of the parent would not end the wait.
+        // SAFETY: a plain integer; nobody in this process uses the descriptor again.
+        unsafe { libc::close(self.go_write) };
         if !raw::read_byte(self.go) {
             return Err((1, Errno::PIPE));
         }

@@ -42,10 +42,10 @@ fn each_number_gets_the_verdict_of_the_data() {
             }
         }
         let expected = match (architecture, variant) {
-            (Architecture::X86_64, Variant::General) => (274, 10, 99),
-            (Architecture::X86_64, Variant::ExecList) => (273, 10, 100),
-            (Architecture::Aarch64, Variant::General) => (239, 9, 77),
-            (Architecture::Aarch64, Variant::ExecList) => (238, 9, 78),
+            (Architecture::X86_64, Variant::General) => (265, 18, 100),
+            (Architecture::X86_64, Variant::ExecList) => (264, 18, 101),
+            (Architecture::Aarch64, Variant::General) => (233, 14, 78),
+            (Architecture::Aarch64, Variant::ExecList) => (232, 14, 79),
         };
         assert_eq!((allowed, conditional, refused), expected, "{architecture:?} {variant:?}");
     }
@@ -299,7 +299,7 @@ fn x32_calls_are_refused() {
 fn the_programs_are_short() {
     for (architecture, variant) in programs() {
         let length = compile(&policy(), architecture, variant).unwrap().len();
-        assert!(length <= 280, "{length} instructions for {architecture:?} {variant:?}");
+        assert!(length <= 340, "{length} instructions for {architecture:?} {variant:?}");
     }
 }
 
