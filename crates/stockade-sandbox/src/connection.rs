@@ -1,7 +1,7 @@
 //! The host's end of a guest's stream: whole messages out, whole messages in, descriptors with them where the stream can.
 //!
 //! Every byte that arrives is hostile: frames are bounded, decoding is strict, descriptors nobody asked for are closed. Sending
-//! blocks, which is safe because a guest never stops reading (flow control is by credit, see `stockade_wire::message`).
+//! waits, but not for ever: a healthy guest never stops reading (flow control is by credit, see `stockade_wire::message`).
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -19,6 +19,8 @@ use stockade_wire::message::{Reply, Request};
 /// The most descriptors one message carries.
 pub const MAX_FDS: usize = 64;
 const READ_CHUNK: usize = 64 << 10;
+/// A guest that does not read for so long is stuck: a healthy one always reads.
+const SEND_SECONDS: u64 = 20;
 /// The most that is put aside while one answer is waited for; credit keeps an honest guest far below it.
 const MAX_EARLY: usize = 64 << 20;
 
@@ -230,9 +232,12 @@ fn send_bytes(stream: BorrowedFd<'_>, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) 
             if !control.push(SendAncillaryMessage::ScmRights(fds)) {
                 return Err(ConnectionError::Io(Errno::TOOBIG));
             }
-            rustix::net::sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
+            rustix::net::sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
         } else {
-            rustix::io::write(stream, bytes)
+            match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Err(Errno::NOTSOCK) => rustix::io::write(stream, bytes),
+                sent => sent,
+            }
         };
         match sent {
             Ok(n) => {
@@ -242,7 +247,9 @@ fn send_bytes(stream: BorrowedFd<'_>, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) 
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 let mut wait = [PollFd::from_borrowed_fd(stream, PollFlags::OUT)];
-                match rustix::event::poll(&mut wait, None) {
+                let patience = Timespec { tv_sec: SEND_SECONDS as i64, tv_nsec: 0 };
+                match rustix::event::poll(&mut wait, Some(&patience)) {
+                    Ok(0) => return Err(ConnectionError::Silent(SEND_SECONDS)),
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno.into()),
                 }

@@ -91,8 +91,8 @@ pub struct Done {
     pub steps: Vec<(String, u32)>,
     /// What changed in the workspace.
     pub changes: Vec<Change>,
-    /// Whether the overlay was kept.
-    pub kept: bool,
+    /// How many changes were kept; `None`: no overlay was.
+    pub kept: Option<usize>,
     /// How many changes were brought back.
     pub applied: usize,
     /// What a person should know about how the sandbox was made.
@@ -137,7 +137,7 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
         }
     };
     let mut done =
-        Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: false, applied: 0, notes, violations };
+        Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: None, applied: 0, notes, violations };
     match upper {
         Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
             finish_overlay(job, &mut done, owned, record, &upper)?;
@@ -227,15 +227,18 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         let report = bring_back(&plan, &layer, &record)?;
         done.applied = report.applied.len();
         done.violations.extend(problems(&report));
-        changes = layer.changes()?;
-        if changes.is_empty() {
-            return Ok(owned.remove()?);
+        remember_applied(&mut record, &report);
+        match layer.changes() {
+            Ok(left) if left.is_empty() => return Ok(owned.remove()?),
+            Ok(left) => changes = left,
+            // What was applied is applied; the rest is kept for a person to look at.
+            Err(error) => done.violations.push(format!("what is left cannot be compared with the workspace: {error}")),
         }
     }
-    record.kept = Some(listed(&changes));
-    owned.write_record(&record)?;
-    done.kept = true;
-    Ok(())
+    let left = listed(&changes);
+    done.kept = Some(left.len());
+    record.kept = Some(left);
+    Ok(owned.write_record(&record)?)
 }
 
 /// Changes as people list them: a directory is named only when nothing beneath it is.

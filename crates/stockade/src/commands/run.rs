@@ -125,9 +125,9 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitC
     if done.applied > 0 {
         context.printer.note(format!("{} applied", files(done.applied)));
     }
-    if done.kept {
+    if let Some(left) = done.kept {
         let id = &done.id;
-        context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(done.changes.len())));
+        context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(left)));
     }
     if let Err(error) = once::sweep(&assembled.state, &assembled.runtime, KEEP) {
         context.printer.warning(format!("left-overs of earlier runs: {error}"));
