@@ -230,3 +230,67 @@ macro_rules! wire_enum {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Exec, Reply, Request, Stdio, Stream};
+    use crate::plan::{Access, Execution, Item, Source};
+
+    fn request() -> Request {
+        Request::Run {
+            exec: Exec {
+                argv: vec!["sh".into(), "-c".into(), b"\xff\x00".into()],
+                env: vec![("PATH".into(), "/bin".into())],
+                cwd: "/".into(),
+                stdio: Stdio::Pty { rows: 24, cols: 80 },
+            },
+        }
+    }
+
+    #[test]
+    fn messages_round_trip() {
+        let bytes = to_bytes(&request());
+        assert_eq!(from_bytes::<Request>(&bytes), Ok(request()));
+        let reply = Reply::Data { stream: Stream::Errors {}, bytes: vec![7; 1000].into() };
+        assert_eq!(from_bytes::<Reply>(&to_bytes(&reply)), Ok(reply));
+        let item = Item::Overlay {
+            lower: Source::Passed { index: 3 },
+            layer: Source::Scratch { name: "x".into(), mode: 0o755 },
+            target: "/w".into(),
+            access: Access::ReadWrite {},
+            execution: Execution::Denied {},
+        };
+        assert_eq!(from_bytes::<Item>(&to_bytes(&item)), Ok(item));
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_byte_is_an_error_or_another_message() {
+        let bytes = to_bytes(&request());
+        for end in 0..bytes.len() {
+            assert!(from_bytes::<Request>(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [1u8, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                // It must not panic, take long, or give back the same message.
+                assert_ne!(from_bytes::<Request>(&changed), Ok(request()), "flipped at {at}");
+            }
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert_eq!(from_bytes::<Request>(&longer), Err(DecodeError::Trailing(1)));
+    }
+
+    #[test]
+    fn lists_cannot_claim_more_than_they_bring() {
+        let huge = u32::MAX.to_le_bytes();
+        assert_eq!(from_bytes::<Vec<Bytes>>(&huge), Err(DecodeError::TooLong("list")));
+        assert_eq!(from_bytes::<Bytes>(&huge), Err(DecodeError::Short));
+        assert_eq!(from_bytes::<Vec<u64>>(&60_000u32.to_le_bytes()), Err(DecodeError::Short));
+        assert_eq!(from_bytes::<bool>(&[2]), Err(DecodeError::BadBool(2)));
+        assert_eq!(from_bytes::<String>(&[1, 0, 0, 0, 0xff]), Err(DecodeError::BadText));
+        assert_eq!(from_bytes::<Stream>(&[9]), Err(DecodeError::UnknownVariant("Stream", 9)));
+    }
+}

@@ -1,6 +1,6 @@
 //! The plan of a jail, and the report of what stands.
 //!
-//! A plan is plain data: the host builds it, tests compare it, `--verbose` prints it, and the guest
+//! A plan is plain data: the host builds it, tests compare it, anybody can print it, and the guest
 //! walks it step by step. It holds no policy. Descriptors that only the host can make (idmapped mounts when
 //! Stockade runs as root) are named by their index in the list that travels with the frame.
 
