@@ -104,6 +104,7 @@ fn step(step: &str, detail: String) -> BackendError {
 
 fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, BackendError> {
     let spec = start.spec;
+    let mut clock = Clock::default();
     limits::check(&spec.limits)?;
     let root = rustix::process::geteuid().is_root();
     let identity = identity(root)?;
@@ -114,6 +115,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         early.0.insert(*demand, answer.clone());
     }
     enforcement::refuse_limits(&early, spec)?;
+    clock.mark("host: cgroup");
 
     let asker = Asker {
         home: start.home,
@@ -124,6 +126,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         named: !root,
     };
     let view = View::gather(&asker);
+    clock.mark("host: view");
     let mut mounts = hostmounts::HostMounts::new(root.then_some(identity.outside), start.directory);
     let layers = Layers::prepare(start, &mut mounts, identity)?;
     let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
@@ -143,11 +146,14 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         hidden: start.hidden,
     };
     let plan = plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?;
+    clock.mark("host: plan");
 
     let join = cgroup.join_files(JoinVersionTwo::ByFile)?;
     let mut stream = guest::spawn(Namespaces::All, identity, &join, Passing::Possible)?;
     drop(join);
+    clock.mark("host: clone");
     let applied = guest::greet(&mut stream).and_then(|()| {
+        clock.mark("host: greeting");
         let exports = plan.export.clone();
         stream.connection.send(0, &Request::Jail { plan }, &mounts.passed()).map_err(|e| guest::lost(&stream, e))?;
         drop(mounts);
@@ -157,7 +163,8 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
             _ => Err(ConnectionError::OutOfTurn("something else than a report").into()),
         }
     });
-    let (report, export_names) = match applied {
+    clock.mark("host: jail");
+    let (mut report, export_names) = match applied {
         Ok(applied) => applied,
         Err(error) => {
             end(&stream.guest);
@@ -179,9 +186,31 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
         hit: None,
     };
+    clock.mark("host: report");
+    report.steps.append(&mut clock.steps);
     let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
+}
+
+/// How long the host's own steps take; the guest times its own.
+struct Clock {
+    last: std::time::Instant,
+    steps: Vec<(String, u32)>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { last: std::time::Instant::now(), steps: Vec::new() }
+    }
+}
+
+impl Clock {
+    /// Ends a step.
+    fn mark(&mut self, step: &str) {
+        self.steps.push((step.to_owned(), u32::try_from(self.last.elapsed().as_micros()).unwrap_or(u32::MAX)));
+        self.last = std::time::Instant::now();
+    }
 }
 
 /// A listed program that the sandbox could rewrite is no listed program.
