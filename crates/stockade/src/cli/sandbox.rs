@@ -91,7 +91,7 @@ pub(crate) struct ExecArgs {
     /// Set a variable, or pass the caller's own
     #[arg(long = "env", value_name = "NAME[=VALUE]", value_parser = env_parser())]
     pub(crate) env: Vec<EnvFlag>,
-    /// Kill the program and what it started after this time, such as 30s
+    /// Kill the program's process group after this time, such as 30s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// The program and its arguments, after --

@@ -174,11 +174,10 @@ impl View {
         view.note_links(asker.home);
         let home = fs::canonicalize(asker.home).unwrap_or_else(|_| asker.home.to_owned());
         view.add_toolchains(asker, &home);
-        for name in TOOLCHAIN_PRIVATE {
-            let path = home.join(name);
-            if view.toolchains.iter().any(|t| path.starts_with(t)) {
-                view.masks.push(path);
-            }
+        for toolchain in &view.toolchains {
+            // Credentials are named from the directory that holds the toolchain, which is mostly home.
+            let around = toolchain.parent().unwrap_or(&home);
+            view.masks.extend(TOOLCHAIN_PRIVATE.iter().map(|name| around.join(name)).filter(|path| path.starts_with(toolchain)));
         }
         for name in CACHES {
             let path = home.join(name);
@@ -241,8 +240,8 @@ impl View {
             }
             self.note_links(&directory);
             for (name, companion) in COMPANIONS {
-                let companion = home.join(companion);
-                if root == home.join(name) && is_real_directory(&companion) {
+                let companion = root.with_file_name(companion);
+                if root.file_name().is_some_and(|n| n == name) && is_real_directory(&companion) {
                     found.insert(companion);
                 }
             }
@@ -270,9 +269,12 @@ impl View {
     }
 }
 
-/// The known toolchain that a directory belongs to, else the directory alone.
+/// The known toolchain that a directory belongs to, else the directory alone. A toolchain of another home (`sudo` that keeps
+/// `PATH`) is known by its name.
 fn toolchain_root(real: &Path, home: &Path) -> PathBuf {
-    TOOLCHAINS.iter().map(|name| home.join(name)).find(|root| real.starts_with(root)).unwrap_or_else(|| real.to_owned())
+    let own = TOOLCHAINS.iter().map(|name| home.join(name)).find(|root| real.starts_with(root));
+    let is_known = |path: &&Path| path.file_name().is_some_and(|n| TOOLCHAINS.iter().any(|t| t.starts_with('.') && n == *t));
+    own.or_else(|| real.ancestors().find(is_known).map(Path::to_owned)).unwrap_or_else(|| real.to_owned())
 }
 
 fn is_real_directory(path: &Path) -> bool {
@@ -382,6 +384,18 @@ mod tests {
         assert_eq!(view.toolchains, [base.join(".cargo"), base.join(".rustup"), base.join("odd/tools")]);
         assert!(view.masks.contains(&base.join(".cargo/credentials.toml")));
         assert!(view.shows(Path::new("/usr/bin/env")) && !view.shows(&base.join(".ssh")));
+    }
+
+    #[test]
+    fn a_toolchain_of_another_home_is_known_by_its_name() {
+        let place = tempfile::tempdir_in("/var/tmp").unwrap();
+        let base = fs::canonicalize(place.path()).unwrap();
+        for d in ["other/.pyenv/shims", "other/.pyenv/bin", "home/work"] {
+            fs::create_dir_all(base.join(d)).unwrap();
+        }
+        let dirs = [base.join("other/.pyenv/shims"), base.join("other/.pyenv/bin")];
+        let view = View::gather(&asker(&base.join("home"), &dirs, &base.join("home/work")));
+        assert_eq!(view.toolchains, [base.join("other/.pyenv")]);
     }
 
     #[test]
