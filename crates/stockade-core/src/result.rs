@@ -25,8 +25,11 @@ pub enum ChangeKind {
 /// One changed path, relative to the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The path, relative to the workspace (what is not UTF-8 is escaped).
+    /// The path, relative to the workspace; where it is not UTF-8 it is escaped, and `path_base64` has the bytes.
     pub path: String,
+    /// The path's bytes, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path_base64: Option<String>,
     /// What happened.
     pub kind: ChangeKind,
     /// Where it was before, for a rename.

@@ -153,7 +153,7 @@ impl Supervisor {
         mut self,
         signals: &stockade_sys::signals::Signals,
         mut on_frozen: impl FnMut(&mut dyn Running),
-    ) -> (Ended, Box<dyn Running>) {
+    ) -> (Ended, Box<dyn Running>, Farewell) {
         let ended = loop {
             if let Some(ended) = self.turn(signals, &mut on_frozen) {
                 break ended;
@@ -163,11 +163,11 @@ impl Supervisor {
         if self.motion != Motion::Running {
             let _ = self.running.freeze(Frozen::No);
         }
-        if let Ended::Limit(demand) = ended {
+        let limit = if let Ended::Limit(demand) = ended { Some(demand) } else { None };
+        if limit.is_some() {
             self.running.parts().1.kill();
-            self.tell_limit(demand);
         }
-        (ended, self.running)
+        (ended, self.running, Farewell { clients: self.clients, limit })
     }
 
     /// One turn of the loop.
@@ -233,15 +233,6 @@ impl Supervisor {
         self.motion == Motion::Running
             || self.motion == Motion::Held(id)
             || self.clients.get(&id).is_some_and(|client| client.requests.is_empty() && client.waiting.is_none())
-    }
-
-    /// Programs that died with the sandbox at a limit were killed; their clients learn it before their streams end.
-    fn tell_limit(&mut self, demand: Demand) {
-        for client in self.clients.values_mut() {
-            for theirs in std::mem::take(&mut client.requests).into_values() {
-                queue(client, theirs, &Reply::Exited { exit: Exit::Limit { demand: demand.name().to_owned() } });
-            }
-        }
     }
 
     fn wait(&mut self, signals: &stockade_sys::signals::Signals) -> Ready {
@@ -464,6 +455,24 @@ fn is_one_of_us(peer: &rustix::net::UCred) -> bool {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let same = namespace("self").is_some_and(|ours| namespace(&peer.pid.as_raw_nonzero().to_string()) == Some(ours));
     (peer.uid == own || peer.uid.is_root()) && same
+}
+
+/// The clients of a sandbox that ended. They hear of it when everything is put in order, so that what they look at next is true.
+pub struct Farewell {
+    clients: HashMap<u64, Client>,
+    limit: Option<Demand>,
+}
+
+impl Farewell {
+    /// Tells clients whose programs died at a limit; the streams of all others just end.
+    pub fn say(mut self) {
+        let Some(demand) = self.limit else { return };
+        for client in self.clients.values_mut() {
+            for theirs in std::mem::take(&mut client.requests).into_values() {
+                queue(client, theirs, &Reply::Exited { exit: Exit::Limit { demand: demand.name().to_owned() } });
+            }
+        }
+    }
 }
 
 enum Next {

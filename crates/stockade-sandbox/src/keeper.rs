@@ -116,7 +116,7 @@ pub fn hold(
     let quarantine = owned.directory.join("quarantine");
     let (watched, violations) = (guard.clone(), owned.directory.join(VIOLATIONS));
     let inspect = move || append(&violations, &watched.quarantine(&quarantine));
-    let (ended, mut running) = Supervisor::new(running, listener, owner, Box::new(inspect)).serve(&signals, |running| {
+    let (ended, mut running, farewell) = Supervisor::new(running, listener, owner, Box::new(inspect)).serve(&signals, |running| {
         let exports = exports.get_or_insert_with(|| running.take_exports());
         bring_out(exports, &upper);
     });
@@ -127,7 +127,9 @@ pub fn hold(
     bring_out(&exports, &upper);
     guard.quarantine(&owned.directory.join("quarantine"));
     state::save_quarantine(&owned.directory, &owned.id, state);
-    finish(owned, &ended, charge, &upper)?;
+    let finished = finish(owned, &ended, charge, &upper);
+    farewell.say();
+    finished?;
     Ok(ended)
 }
 

@@ -11,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use stockade_core::demand::Enforcement;
+use stockade_core::demand::{Demand, Enforcement, Level};
 use stockade_core::path::SafePath;
+use stockade_core::spec::SandboxSpec;
 use stockade_sys::signals::Signals;
 use stockade_wire::message::{Entry, Exec, FileStat, Stdio};
 
@@ -32,12 +33,27 @@ pub struct Sandbox {
     timeout: Option<Duration>,
 }
 
+/// Whoever chose no wall was told so; but a limit or an exec list that somebody asked for is not passed over in silence.
+fn judge_without_a_wall(enforcement: &Enforcement, spec: &SandboxSpec) -> Result<(), BackendError> {
+    let listed = spec.exec_list.as_ref().map(|_| Demand::Exec);
+    let limits = [Demand::Cpu, Demand::Memory, Demand::Pids, Demand::Disk].into_iter().filter(|d| spec.limits.is_asked(*d));
+    match limits.chain(listed).find(|d| enforcement.level(*d) != Level::Enforced && !spec.allow_degraded.contains(d)) {
+        None => Ok(()),
+        Some(demand) => Err(BackendError::Demand {
+            demand,
+            why: "the `local` backend has no wall".into(),
+            fix: format!("use another backend, or --allow-degraded {demand}"),
+        }),
+    }
+}
+
 impl Sandbox {
     /// Starts a sandbox; refuses when a demand is held worse than it must be.
     pub fn start(backend: &dyn Backend, start: &Start<'_>) -> Result<Self, BackendError> {
         let running = backend.start(start)?;
-        // Without a wall there is nothing to judge: whoever chose it was told so.
-        if backend.kind() != local::KIND {
+        if backend.kind() == local::KIND {
+            judge_without_a_wall(running.enforcement(), start.spec)?;
+        } else {
             judge(running.enforcement(), start.spec)?;
         }
         let spec = start.spec;

@@ -63,7 +63,7 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         context.printer.warning("`sandbox.allowedHosts` is set, but this version has no egress: the sandbox has no network");
     }
     let backend = backend(&settings)?;
-    let mode = settings.workspace_mode().value;
+    let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
     let workspace = located.path.clone();
     refuse_unwritable(&workspace, mode)?;
     let home = home_inside(&places.home)?;
@@ -198,6 +198,17 @@ pub(crate) fn warn_if_local(backend: &dyn Backend, context: &Context) {
     }
 }
 
+/// Without a wall the workspace is what it is: writable. Somebody who asked for less is told, not ignored.
+fn mode_without_a_wall(flags: &SandboxFlags) -> Result<MountMode, Failure> {
+    match flags.workspace_mode {
+        None | Some(MountMode::Rw) => Ok(MountMode::Rw),
+        Some(mode) => {
+            Err(Failure::new("workspace", format!("the `local` backend cannot hold a workspace in mode `{mode}`: it isolates nothing"))
+                .with_hint("use another backend, or --workspace-mode rw"))
+        }
+    }
+}
+
 fn refuse_unwritable(workspace: &SafePath, mode: MountMode) -> Result<(), Failure> {
     let writable = || rustix::fs::access(workspace.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
     if mode == MountMode::Rw && !writable() {
@@ -236,6 +247,9 @@ fn mounts(flags: &SandboxFlags, cwd: &Path) -> Result<Vec<Mount>, Failure> {
         }
         let real = std::fs::canonicalize(&absolute).map_err(|e| failed(e.to_string()))?;
         let meta = std::fs::symlink_metadata(&real).map_err(|e| failed(e.to_string()))?;
+        if real == Path::new("/") {
+            return Err(failed("that is the whole machine".into()).with_hint("mount the directories that are needed"));
+        }
         if !meta.is_dir() && !meta.is_file() {
             return Err(failed("it is neither a file nor a directory".into()));
         }

@@ -69,6 +69,7 @@ impl BackendError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Demand { fix, .. } | Self::Step { fix, .. } => (!fix.is_empty()).then(|| fix.clone()),
+            Self::Plan(jail::plan::PlanError::Covers(_)) => Some("choose a directory of your own".into()),
             Self::Connection(_) | Self::Limits(_) | Self::Plan(_) => None,
         }
     }

@@ -58,6 +58,12 @@ pub fn memory_of_tree(root: u32, limit: u64) -> Result<TreeMemory, LimitError> {
     Ok(TreeMemory { bytes, processes: processes.len(), complete })
 }
 
+/// Threads of all processes below `root`, itself not counted.
+pub fn tasks_below(root: u32) -> Result<usize, LimitError> {
+    let (processes, _) = tree(root)?;
+    Ok(processes.iter().filter(|pid| **pid != root).map(|pid| threads(*pid).len()).sum())
+}
+
 /// The root and all its descendants.
 fn tree(root: u32) -> Result<(Vec<u32>, Complete), LimitError> {
     let mut found = vec![root];

@@ -4,8 +4,10 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustix::fs::{FileType, Stat};
 use sha2::{Digest as _, Sha256};
 use stockade_core::result::{Change, ChangeKind};
@@ -125,7 +127,14 @@ pub struct LayerChange {
 impl LayerChange {
     /// As `run --json` and receipts list it.
     pub fn to_change(&self) -> Change {
-        Change { path: shown(&self.path), kind: self.kind, from: self.from.as_deref().map(shown), protected: self.protected.is_some() }
+        let text = |path: &Path| path.to_str().map_or_else(|| shown(path), str::to_owned);
+        Change {
+            path: text(&self.path),
+            path_base64: self.path.to_str().is_none().then(|| STANDARD.encode(self.path.as_os_str().as_bytes())),
+            kind: self.kind,
+            from: self.from.as_deref().map(text),
+            protected: self.protected.is_some(),
+        }
     }
 }
 

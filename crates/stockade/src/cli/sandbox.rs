@@ -52,7 +52,7 @@ pub(crate) enum SandboxVerb {
     Pause(OneSandbox),
     /// Let a frozen sandbox go on
     Resume(OneSandbox),
-    /// Make a second sandbox with the same contents
+    /// Make a second sandbox with the same changes of the workspace
     Fork(ForkArgs),
     /// Remove kept changes and sandboxes that nobody owns any more
     Prune(PruneArgs),

@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::json;
 use stockade_core::demand::{Demand, Enforcement, Level};
 use stockade_sandbox::state::KEEP;
+use stockade_sandbox::workspace::locate::locate;
 use stockade_sandbox::{once, trial};
-use stockade_store::settings::Backend;
+use stockade_store::settings::{Backend, Settings};
 
 use super::run::explain;
 use crate::Context;
@@ -83,6 +84,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     for switch in &SWITCHES {
         checks.extend(look(switch, args.fix));
     }
+    checks.push(settings(places, context));
     let backend = assemble::backend_of(Backend::Auto)?;
     let tried = trial::trial(backend.as_ref(), &places.state, &places.home);
     let (enforcement, steps) = match &tried {
@@ -109,7 +111,9 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     let swept = once::sweep(&places.state, &places.runtime, KEEP).map_err(|e| Failure::from_error("state", &e))?.len();
     let detail = if swept == 0 { "none".to_owned() } else { format!("{swept} removed") };
     checks.push(Check { name: "left-overs of killed runs", state: State::Good, detail, fix: String::new() });
-    let sound = tried.is_ok() && Demand::ALL.into_iter().filter(|d| d.is_isolation()).all(|d| enforcement.level(d) == Level::Enforced);
+    let settled = checks.iter().all(|c| c.name != "settings" || c.state == State::Good);
+    let sound =
+        settled && tried.is_ok() && Demand::ALL.into_iter().filter(|d| d.is_isolation()).all(|d| enforcement.level(d) == Level::Enforced);
     if context.printer.is_json() {
         let steps: Vec<_> = steps.iter().map(|(step, micros)| json!({ "step": step, "micros": micros })).collect();
         context
@@ -152,6 +156,22 @@ fn show(checks: &[Check], enforcement: &Enforcement, sound: bool, context: &Cont
     } else {
         Text::toned(Tone::Bad, "not ok").then(": sandboxes refuse to start here until the above is fixed")
     })
+}
+
+/// Whether `run` would accept the settings that are in force here.
+fn settings(places: &stockade_store::places::Places, context: &Context) -> Check {
+    let check = |state, detail: String, fix: String| Check { name: "settings", state, detail, fix };
+    let here = context.environment.current_dir().ok().and_then(|cwd| locate(cwd, None, &places.home).ok());
+    match Settings::load(places, here.as_ref().map(|l| l.path.as_path())) {
+        Err(error) => check(State::Missing, error.to_string(), error.hint().unwrap_or_default()),
+        Ok(settings) if !settings.enabled().value => {
+            check(State::Missing, "sandbox.enabled is false".into(), "stockade config set sandbox.enabled true".into())
+        }
+        Ok(settings) => match assemble::backend_of(settings.backend().value) {
+            Ok(backend) => check(State::Good, format!("backend {}", backend.kind()), String::new()),
+            Err(failure) => check(State::Missing, failure.message, failure.hint.unwrap_or_default()),
+        },
+    }
 }
 
 fn kernel() -> Check {

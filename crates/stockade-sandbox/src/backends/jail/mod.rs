@@ -39,6 +39,8 @@ use view::{Asker, View};
 const FIRST_UID: u32 = 0x7000_0000;
 /// The user inside a sandbox that root started.
 const INSIDE: (u32, u32) = (1000, 1000);
+/// How far the limit per user namespace lies behind the cgroup's.
+const SECOND_LINE: u64 = 64;
 /// Without a limit, the scratch file system may take this part of memory.
 const SCRATCH_PART: u64 = 2;
 /// File systems that cannot hold the upper layer of an overlay.
@@ -88,6 +90,8 @@ struct Wall {
     /// A full scratch file system is the disk limit that somebody asked for.
     full_is_limit: bool,
     pids: bool,
+    /// How many processes and threads are too many, where no cgroup notices.
+    tasks: Option<usize>,
     /// What a look found; it stays found.
     hit: Option<Demand>,
 }
@@ -142,6 +146,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         mount_layers: &layers.mounts,
         guarded: &layers.guarded,
         executables: executables.as_deref(),
+        processes: process_rlimit(&cgroup, spec),
         scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
     };
@@ -176,11 +181,14 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         export_names.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).zip(descriptors).collect();
     let enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
     let connection = if passing == Passing::Possible { stream.connection } else { stream.connection.without_passing() };
+    let counted = spec.limits.pids.filter(|l| l.origin == stockade_core::limits::Origin::Asked && cgroup.process_rlimit().is_some());
+    let cgroup_free_tasks = counted.map(|l| l.value as usize);
     let wall = Wall {
         guest: stream.guest,
         memory: cgroup.sampled_memory(),
         cgroup,
         pids: spec.limits.is_asked(Demand::Pids),
+        tasks: cgroup_free_tasks,
         full_is_limit: spec.limits.is_asked(Demand::Disk),
         scratch: exports.first().and_then(|(_, fd)| fd.try_clone().ok()),
         disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
@@ -191,6 +199,16 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
+}
+
+/// The limit of processes that the kernel holds per user namespace. Where a cgroup counts them this is only a second line behind it,
+/// so that the cgroup is the one that notices; where none does, one more than was asked for may start, so that it can be seen.
+fn process_rlimit(cgroup: &Cgroup, spec: &stockade_core::spec::SandboxSpec) -> u64 {
+    match cgroup.process_rlimit() {
+        Some(limit) if spec.limits.is_asked(Demand::Pids) => limit + 1,
+        Some(limit) => limit,
+        None => spec.limits.pids.map_or(u64::MAX, |pids| u64::from(pids.value) + SECOND_LINE),
+    }
 }
 
 /// How long the host's own steps take; the guest times its own.
@@ -428,6 +446,11 @@ impl Wall {
             if hit != Demand::Pids || self.pids {
                 return Some(hit);
             }
+        }
+        if let Some(limit) = self.tasks
+            && limits::sampler::tasks_below(self.guest.pid as u32).is_ok_and(|tasks| tasks > limit)
+        {
+            return Some(Demand::Pids);
         }
         let scratch = self.scratch.as_ref().and_then(|fd| rustix::fs::fstatfs(fd).ok());
         if let Some(limit) = self.memory {

@@ -70,6 +70,8 @@ pub struct Inputs<'a> {
     pub files: &'a BTreeSet<PathBuf>,
     /// Files that may be executed, when there is a list.
     pub executables: Option<&'a [PathBuf]>,
+    /// Processes that the user inside may have, the guest included.
+    pub processes: u64,
     /// Size of the scratch file system.
     pub scratch_bytes: u64,
     /// Directories that must not be seen though they lie beneath something that is shown (our own state).
@@ -118,7 +120,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
         scratch_bytes: inputs.scratch_bytes,
         items,
         export: exports,
-        rlimits: rlimits(spec),
+        rlimits: rlimits(spec, inputs.processes),
         landlock: Landlock { writable, executable: inputs.executables.map(|list| list.iter().map(|p| bytes(p)).collect()) },
         landlock_layer: layer(Demand::Files),
         seccomp_layer: layer(Demand::Syscalls),
@@ -126,15 +128,12 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     })
 }
 
-fn rlimits(spec: &SandboxSpec) -> Vec<(Resource, u64)> {
+fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
     let mut limits = vec![(Resource::CoreSize {}, 0)];
     if let Some(files) = spec.limits.open_files {
         limits.push((Resource::OpenFiles {}, files.value));
     }
-    if let Some(pids) = spec.limits.pids {
-        // The guest itself is one of them.
-        limits.push((Resource::Processes {}, u64::from(pids.value) + 1));
-    }
+    limits.push((Resource::Processes {}, processes));
     if let Some(disk) = spec.limits.disk {
         limits.push((Resource::FileSize {}, disk.value));
     }
@@ -212,6 +211,9 @@ impl<'a> Builder<'a, '_> {
         if let Some(common) = &spec.workspace.git_common {
             places.push((common.as_path().to_owned(), Placed::GitCommon));
         }
+        // Who works in `/tmp`, or mounts something there, does without a fresh one.
+        let named: BTreeSet<PathBuf> = places.iter().filter(|p| !matches!(p.1, Placed::Scratch { .. })).map(|p| p.0.clone()).collect();
+        places.retain(|(path, placed)| !(matches!(placed, Placed::Scratch { .. }) && named.contains(path)));
         let asked: BTreeSet<PathBuf> = places.iter().map(|p| p.0.clone()).collect();
         if asked.len() != places.len() {
             let mut seen = BTreeSet::new();
@@ -476,6 +478,7 @@ mod tests {
             guarded,
             files: &files,
             executables,
+            processes: 101,
             scratch_bytes: 1 << 20,
             hidden: &["/home/a/.local/state/stockade".into()],
         };
@@ -578,8 +581,10 @@ mod tests {
             spec.mounts.push(Mount { host: safe("/data"), guest: safe(guest), mode: MountMode::Ro });
             plan(&spec, &[], None).map(|p| places(&p))
         };
-        for taken in ["/tmp", "/home/a", "/home/a/work", "/var/tmp"] {
-            assert!(matches!(with(taken), Err(PlanError::Collision(_))), "{taken}");
+        assert!(matches!(with("/home/a/work"), Err(PlanError::Collision(_))));
+        for fresh in ["/tmp", "/home/a", "/var/tmp"] {
+            let places = with(fresh).unwrap();
+            assert!(places.contains(&format!("shield {fresh}")) && !places.contains(&format!("rw {fresh}")), "{places:?}");
         }
         for system in ["/", "/usr", "/bin", "/etc", "/proc", "/proc/self", "/dev", "/sys/x", "/run"] {
             assert!(matches!(with(system), Err(PlanError::Covers(_))), "{system}");

@@ -68,10 +68,31 @@ pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode,
         if found.record.kind == Kind::Run {
             return Err(Failure::new("destroy", format!("sandbox {} belongs to a `stockade run`; end that", found.record.id)));
         }
-        connect(&found, context)?.shut_down().map_err(|e| file_failure("destroying", &e))?;
+        let asked = connect(&found, context).and_then(|mut remote| remote.shut_down().map_err(|e| file_failure("destroying", &e)));
+        if let Err(failure) = asked {
+            // It may be ending by itself this very moment; then what it keeps is removed like anything kept.
+            return_when_dead(&found, context)?.ok_or(failure)?;
+            continue;
+        }
         wait_until_gone(&found.record.id, &found.directory)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for a supervisor that does not answer to end, and removes what it left; `None` when it lives on.
+fn return_when_dead(found: &stockade_sandbox::state::Found, context: &Context) -> Result<Option<()>, Failure> {
+    let sandboxes = sandboxes(context)?;
+    let deadline = Instant::now() + PATIENCE;
+    while sandboxes.is_alive(found.record.id.as_str()) {
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if found.directory.exists() {
+        sandboxes.remove(found).map_err(|e| state_failure(&e))?;
+    }
+    Ok(Some(()))
 }
 
 fn destroy_damaged(sandboxes: &Sandboxes, id: &SandboxId, context: &Context) -> Result<(), Failure> {

@@ -83,6 +83,8 @@ fn look(kind: BackendKind, context: &Context) -> Result<Wall, Failure> {
 
 pub(super) fn choose(args: &UseArgs, context: &Context) -> Result<ExitCode, Failure> {
     let places = context.places()?;
+    let choice = args.backend.name().parse().map_err(|_| Failure::new("arguments", "unknown backend"))?;
+    assemble::backend_of(choice)?;
     config_set(places, Target::User, "sandbox.backend", args.backend.name()).map_err(|e| Failure::from_error("settings", &e))?;
     context.printer.note(format!("sandbox.backend = {}", args.backend.name()));
     if args.backend.name() == BackendKind::Local.name() {
