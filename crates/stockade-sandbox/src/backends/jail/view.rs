@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Directories of the system that every program needs.
-const SYSTEM: [&str; 11] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/gnu/store"];
+const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/gnu/store"];
 
 /// Files below `/etc` that hold secrets. An ordinary user could not read most of them anyway; they do not exist inside at all.
 const PRIVATE: [&str; 23] = [
@@ -272,6 +272,10 @@ impl View {
 /// The known toolchain that a directory belongs to, else the directory alone. A toolchain of another home (`sudo` that keeps
 /// `PATH`) is known by its name.
 fn toolchain_root(real: &Path, home: &Path) -> PathBuf {
+    if real.starts_with("/opt") {
+        // Programs there come in trees of their own; other trees beside them are not shown.
+        return real.components().take(3).collect();
+    }
     let own = TOOLCHAINS.iter().map(|name| home.join(name)).find(|root| real.starts_with(root));
     let is_known = |path: &&Path| path.file_name().is_some_and(|n| TOOLCHAINS.iter().any(|t| t.starts_with('.') && n == *t));
     own.or_else(|| real.ancestors().find(is_known).map(Path::to_owned)).unwrap_or_else(|| real.to_owned())
