@@ -154,5 +154,8 @@ fn a_limit_ends_the_sandbox_and_is_named() {
     let told = parse(&outcome);
     assert_eq!((outcome.code, &told["limit"], &told["signal"], &told["exit_code"]), (Some(137), &json!("memory"), &json!(9), &json!(null)));
     eventually("everything inside is gone", || processes(&word).is_empty());
-    eventually("it is kept", || yard.status(&id).as_deref() == Some("kept"));
+    // Whoever hears of the end finds everything in order.
+    assert_eq!(yard.status(&id).as_deref(), Some("kept"));
+    assert_eq!(yard.sandbox(&["destroy", "box"]).code, Some(0));
+    assert_eq!(yard.status(&id), None);
 }

@@ -185,3 +185,26 @@ fn open_files_are_limited() {
         assert!(limit <= 65_536, "{limit}");
     });
 }
+
+#[test]
+fn more_processes_than_asked_for_end_everything_and_as_many_do_not() {
+    as_both(|ground| {
+        let (code, value) = ground.json(&["--pids", "20"], &["bash", "-c", "for i in {1..60}; do sleep 30 & done; wait; sleep 30"]);
+        assert_eq!((code, value["limit"].as_str(), value["exit_code"].as_i64()), (137, Some("pids"), None), "{value}");
+        assert_eq!(ground.good(&["--pids", "20"], "for i in {1..15}; do sleep 0.2 & done; wait; echo fine"), "fine\n");
+    });
+}
+
+#[test]
+fn without_a_wall_what_was_asked_for_is_refused() {
+    as_both(|ground| {
+        for flags in [["--memory", "100M"], ["--cpus", "1"], ["--pids", "10"], ["--disk", "10M"], ["--exec-allow", "true"]] {
+            ground.refused(125, &["--backend", "local", flags[0], flags[1]], &["true"], &["local"]);
+        }
+        for mode in ["ro", "overlay"] {
+            ground.refused(125, &["--backend", "local", "--workspace-mode", mode], &["true"], &["local", mode]);
+        }
+        let outcome = ground.run(&["--backend", "local"], &["true"]);
+        assert!(outcome.code == Some(0) && outcome.stderr.contains("SANDBOX DISABLED"), "{outcome:?}");
+    });
+}
