@@ -11,6 +11,7 @@
 //!
 //! A directory whose lock is free belongs to nobody: the next start removes it, unless its record says that its overlay is kept.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -32,6 +33,8 @@ use crate::workspace::remove;
 
 /// Version of the record's format.
 const RECORD_VERSION: u32 = 1;
+/// Before the name of a directory that is being removed.
+const DEAD: &str = ".dead-";
 /// A record larger than this is damaged.
 const MAX_RECORD: u64 = 64 << 20;
 /// How long a changed overlay is kept.
@@ -303,6 +306,9 @@ impl Sandboxes {
     /// Returns the ids that were removed.
     pub fn sweep(&self, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
         let mut removed = Vec::new();
+        for grave in self.graves()? {
+            remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))?;
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
         for id in self.ids()? {
             let directory = self.root.join(id.as_str());
@@ -324,11 +330,18 @@ impl Sandboxes {
                         save_quarantine(&directory, &id, state);
                     }
                 }
-                remove::remove_tree(&directory).map_err(|e| io("removing", &directory)(told(&e)))?;
+                bury(&directory)?;
                 removed.push(id);
             }
         }
         Ok(removed)
+    }
+
+    /// Directories whose removal was begun.
+    fn graves(&self) -> Result<Vec<PathBuf>, StateError> {
+        let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;
+        let is_grave = |e: &fs::DirEntry| e.file_name().to_str().is_some_and(|n| n.starts_with(DEAD));
+        Ok(entries.flatten().filter(is_grave).map(|e| e.path()).collect())
     }
 
     /// Whether any directory is there at all, without looking further (the fast path of `run`).
@@ -344,7 +357,7 @@ impl Sandboxes {
 
     /// The same where nothing can be read of it.
     pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
-        remove::remove_tree(directory).map_err(|e| io("removing", directory)(told(&e)))
+        bury(directory)
     }
 }
 
@@ -356,7 +369,7 @@ impl Owned {
 
     /// Removes the directory and everything in it.
     pub fn remove(self) -> Result<(), StateError> {
-        remove::remove_tree(&self.directory).map_err(|e| io("removing", &self.directory)(told(&e)))
+        bury(&self.directory)
     }
 
     /// Reads the record back.
@@ -413,6 +426,22 @@ pub fn private_directory(path: &Path) -> std::io::Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
         Err(e) => Err(e),
     }
+}
+
+/// Removes a sandbox's directory. It first gets a name that says so: a removal that is killed half-way leaves nothing that looks like
+/// a sandbox, and any later start finishes it.
+fn bury(directory: &Path) -> Result<(), StateError> {
+    let Some(name) = directory.file_name() else { return Ok(()) };
+    let mut grave_name = OsString::from(DEAD);
+    grave_name.push(name);
+    let grave = directory.with_file_name(grave_name);
+    match fs::rename(directory, &grave) {
+        Ok(()) => {}
+        // Somebody else was quicker.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io("removing", directory)(e)),
+    }
+    remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))
 }
 
 /// An error with its cause on one line.
