@@ -177,6 +177,13 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         }
     };
     let descriptors = stream.connection.take_descriptors();
+    if descriptors.len() != export_names.len() {
+        end(&stream.guest);
+        return Err(step(
+            "jail: export",
+            format!("the guest handed over {} directories instead of {}", descriptors.len(), export_names.len()),
+        ));
+    }
     let exports: Vec<(String, OwnedFd)> =
         export_names.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).zip(descriptors).collect();
     let enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
