@@ -16,12 +16,16 @@ def until(word):
         if select.select([fd], [], [], 0.1)[0]:
             try: seen += os.read(fd, 4096)
             except OSError: break
+# The program starts only when the terminal's settings are written down.
+wait, go = os.pipe()
 pid, fd = pty.fork()
 if pid == 0:
+    os.read(wait, 1)
     # The size is set before the program starts, as a terminal has it.
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 77, 0, 0))
     os.execv(sys.argv[1], sys.argv[1:])
 before = termios.tcgetattr(fd)
+os.write(go, b'g')
 ";
 
 const END: &str = r"
