@@ -85,4 +85,10 @@ fn variable(name: &str) -> String {
 
 fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap_or_else(|e| panic!("writing {}: {e}", path.display()));
+    println!("cargo:rustc-env=STOCKADE_SHIM_NAME=stockade-shim-{:016x}-{:x}", fingerprint(bytes), bytes.len());
+}
+
+/// FNV-1a: tells builds apart, and is no defence; the file that is named with it lies where only its owner can write.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

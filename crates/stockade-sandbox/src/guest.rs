@@ -1,9 +1,11 @@
 //! Getting the guest program running and through its handshake, whatever the wall.
 
-use std::ffi::CString;
-use std::os::fd::OwnedFd;
+mod program;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stockade_sys::guest::{self, Guest, Identity, Namespaces};
@@ -14,79 +16,75 @@ use crate::connection::{Connection, ConnectionError, Passing};
 
 /// How long a guest may take to answer during its start.
 pub const PATIENCE_SECONDS: u64 = 30;
+/// What to do where the kernel gives no namespaces.
+const RESTRICTED: &str = "user namespaces are switched off or restricted: run `stockade doctor`";
 
-/// A started guest and the stream to it.
+/// Where a guest is started.
+pub struct Surroundings<'a> {
+    /// Which namespaces.
+    pub namespaces: Namespaces,
+    /// Which ids.
+    pub identity: Identity,
+    /// Files of version 1 cgroups to join by.
+    pub join: &'a [OwnedFd],
+    /// The version 2 cgroup to be cloned into.
+    pub cgroup: Option<BorrowedFd<'a>>,
+    /// Where the guest program is kept between sandboxes; without a place it is made in memory each time.
+    pub programs: Option<&'a Path>,
+}
+
+/// A stream on which hello was said, but not yet answered.
 #[derive(Debug)]
-pub struct Stream {
-    /// The stream, before the handshake.
-    pub connection: Connection,
-    /// The process.
-    pub guest: Guest,
-    token: [u8; 32],
-}
+pub struct Greeted(Connection);
 
-/// The guest program as a sealed memory file: nothing inside can change what the next sandbox executes.
-fn program() -> Result<OwnedFd, Errno> {
-    let name = c"stockade-shim";
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag that says "this one is to be executed".
-    let file = match rustix::fs::memfd_create(name, flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
-        other => other?,
-    };
-    let mut rest = stockade_shim_image::SHIM;
-    while !rest.is_empty() {
-        let n = rustix::io::write(&file, rest)?;
-        rest = rest.get(n..).unwrap_or_default();
+impl Greeted {
+    /// Waits for the answer: the guest's own version.
+    pub fn welcome(mut self, guest: &Guest) -> Result<Connection, BackendError> {
+        match self.0.receive(PATIENCE_SECONDS) {
+            Ok((0, Reply::Welcome { version, .. })) if version == stockade_wire::VERSION => Ok(self.0),
+            Ok(_) => Err(ConnectionError::OutOfTurn("something else than a welcome").into()),
+            Err(error) => Err(lost(guest, error)),
+        }
     }
-    rustix::fs::fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
-    Ok(file)
 }
 
-/// Starts the guest in namespaces (or none) and in its cgroups.
-pub fn spawn(namespaces: Namespaces, identity: Identity, join: &[OwnedFd], passing: Passing) -> Result<Stream, BackendError> {
+/// Starts the guest and says hello. It does not wait: the guest makes its namespaces and starts while the caller goes on.
+pub fn spawn(surroundings: &Surroundings<'_>, passing: Passing) -> Result<(Guest, Greeted), BackendError> {
     let prepare = |detail: &str, errno: Errno| BackendError::Step {
         step: "starting the guest".into(),
         detail: format!("{detail}: {errno}"),
         fix: String::new(),
     };
-    let program = program().map_err(|e| prepare("making a memory file for the guest program", e))?;
+    let program = program::open(surroundings.programs).map_err(|e| prepare("making a memory file for the guest program", e))?;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| prepare("making the control stream", e))?;
     let mut token = [0u8; 32];
     crate::state::random_bytes(&mut token).map_err(|e| prepare("reading random bytes", e))?;
     let hex = crate::state::hex(&token);
     let environment = CString::new(format!("STOCKADE_TOKEN={hex}")).into_iter().collect();
-    let start = guest::Start { program: &program, control: &theirs, environment, namespaces, identity, join };
+    let Surroundings { namespaces, identity, join, cgroup, .. } = *surroundings;
+    let start = guest::Start { program: &program, control: &theirs, environment, namespaces, identity, join, cgroup };
     let guest = guest::start(&start).map_err(|error| explain(&error))?;
     drop(theirs);
-    Ok(Stream { connection: Connection::new(ours, passing), guest, token })
-}
-
-/// Says hello; the guest answers with its own version.
-pub fn greet(stream: &mut Stream) -> Result<(), BackendError> {
-    let hello = Request::Hello { version: stockade_wire::VERSION, token: stream.token };
-    let answer = stream.connection.send(0, &hello, &[]).and_then(|()| stream.connection.receive(PATIENCE_SECONDS));
-    match answer {
-        Ok((0, Reply::Welcome { version, .. })) if version == stockade_wire::VERSION => Ok(()),
-        Ok(_) => Err(ConnectionError::OutOfTurn("something else than a welcome").into()),
-        Err(error) => Err(lost(stream, error)),
-    }
+    let connection = Connection::new(ours, passing);
+    // A guest that is gone already shows when its answer is waited for, with the reason.
+    let _ = connection.send(0, &Request::Hello { version: stockade_wire::VERSION, token }, &[]);
+    Ok((guest, Greeted(connection)))
 }
 
 /// Why a guest that should have answered did not.
-pub fn lost(stream: &Stream, error: ConnectionError) -> BackendError {
-    match (guest::failure_of(&stream.guest), error) {
-        (Some((stage, errno)), _) => BackendError::Step {
-            step: "starting the guest".into(),
-            detail: format!("{stage}: {errno}"),
-            fix: match errno {
+pub fn lost(guest: &Guest, error: ConnectionError) -> BackendError {
+    match (guest::failure_of(guest), error) {
+        (Some((stage, errno)), _) => {
+            let fix = match errno {
                 Errno::ACCESS if stage == "executing the guest" => {
                     "memory files may not be executed here: sysctl vm.memfd_noexec=0, or ask your administrator".into()
                 }
+                Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS if stage == "making namespaces" => RESTRICTED.into(),
                 _ => String::new(),
-            },
-        },
+            };
+            BackendError::Step { step: "starting the guest".into(), detail: format!("{stage}: {errno}"), fix }
+        }
         (None, error) => error.into(),
     }
 }
@@ -94,7 +92,7 @@ pub fn lost(stream: &Stream, error: ConnectionError) -> BackendError {
 fn explain(error: &guest::StartError) -> BackendError {
     let fix = match error {
         guest::StartError::Clone(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS) | guest::StartError::IdMap(..) => {
-            "user namespaces are switched off or restricted: run `stockade doctor`".into()
+            RESTRICTED.into()
         }
         guest::StartError::Clone(Errno::NOSYS) => "Stockade needs Linux 5.12 or newer".into(),
         guest::StartError::Clone(Errno::AGAIN) => "the limit of processes is reached: see `ulimit -u`".into(),

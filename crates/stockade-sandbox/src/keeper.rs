@@ -86,6 +86,7 @@ pub fn hold(
         Guard::take(&charge.spec).map_err(|e| JobError::Keep(e.to_string()))?
     };
     guard.write(&owned.directory).map_err(|e| JobError::Keep(format!("writing down the protected paths: {e}")))?;
+    let programs = state::programs(state);
     let start = Start {
         spec: &charge.spec,
         id: &owned.id,
@@ -94,6 +95,7 @@ pub fn hold(
         toolchain_roots: &charge.toolchain_roots,
         hidden: &hidden,
         guard: &guard,
+        programs: Some(&programs),
     };
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running);
     let listening = started.map_err(JobError::from).and_then(|running| {

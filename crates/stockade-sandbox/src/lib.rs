@@ -34,7 +34,7 @@ pub mod limits;
 #[cfg(wall)]
 pub mod once;
 #[cfg(wall)]
-pub use stockade_sys::signals;
+pub use stockade_sys::{background, signals};
 #[cfg(wall)]
 pub mod sandbox;
 #[cfg(wall)]

@@ -1,8 +1,12 @@
 //! One command in a fresh sandbox, from an empty directory to a result: what `stockade run` does.
 //!
 //! ```text
-//! directory + lock ─▶ start ─▶ drive ─▶ killed ─▶ changes read ─▶ kept (changed) or removed (unchanged)
+//! directory + lock ─▶ start ─▶ drive ─▶ killed ─▶ changes read ─▶ kept (changed) or buried (unchanged) ─▶ result
+//!                                                                                                       └▶ remains
 //! ```
+//!
+//! The result is there before everything is cleared away: taking namespaces and control groups down waits for the kernel, for milliseconds on
+//! a busy machine, and the caller need not. [`Remains`] is what is left to do.
 //!
 //! Whatever goes wrong on the way, dropping the pieces kills the sandbox and the next start removes its directory.
 
@@ -24,7 +28,7 @@ use crate::drive::{self, Outcome, Streams};
 use crate::guard::Guard;
 use crate::limits;
 use crate::sandbox::Sandbox;
-use crate::state::{Kind, Owned, Record, Sandboxes, StateError};
+use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange};
 use crate::workspace::layer::{Layer, LayerError};
 use crate::workspace::{apply, kept, plan, remove};
@@ -101,8 +105,25 @@ pub struct Done {
     pub violations: Vec<String>,
 }
 
+/// What is left of a job whose result is known: a guest that dies, control groups, a directory. Dropping clears it away too.
+#[must_use = "dropping it waits until everything is gone"]
+pub struct Remains {
+    sandbox: Option<Sandbox>,
+    grave: Option<Grave>,
+}
+
+impl Remains {
+    /// Clears it away, and waits until it is gone.
+    pub fn clear(self) -> Result<(), StateError> {
+        if let Some(sandbox) = self.sandbox {
+            sandbox.destroy();
+        }
+        self.grave.map_or(Ok(()), Grave::clear)
+    }
+}
+
 /// Runs a job to its end.
-pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<Done, JobError> {
+pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<(Done, Remains), JobError> {
     let sandboxes = Sandboxes::open(job.state)?;
     let owned = sandboxes.create()?;
     let spec = job.spec;
@@ -125,7 +146,7 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     let driven = sandbox.exec(job.argv, streams, signals);
     let exports = sandbox.take_exports();
     // From here on nothing inside runs any more, so what is read is what there is.
-    sandbox.destroy();
+    sandbox.silence();
     let mut violations = guard.quarantine(&owned.directory.join("quarantine"));
     violations.extend(guard.changed_configs(&exports));
     let upper = bring_upper(&owned, &exports, spec)?;
@@ -138,17 +159,18 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     };
     let mut done =
         Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: None, applied: 0, notes, violations };
-    match upper {
+    let grave = match upper {
         Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
-            finish_overlay(job, &mut done, owned, record, &upper)?;
+            finish_overlay(job, &mut done, owned, record, &upper)?
         }
         _ if has_quarantine(&owned.directory) => {
             record.kept = Some(Vec::new());
             owned.write_record(&record)?;
+            None
         }
-        _ => owned.remove()?,
-    }
-    Ok(done)
+        _ => Some(owned.bury()?),
+    };
+    Ok((done, Remains { sandbox: Some(sandbox), grave }))
 }
 
 /// Removes what dead owners left behind: directories, sockets, control groups. Returns the ids of what was removed.
@@ -180,6 +202,7 @@ fn guard_of(job: &Job<'_>, owned: &Owned) -> Result<Guard, JobError> {
 
 fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, BackendError> {
     let hidden = [job.state.to_owned(), job.runtime.to_owned()];
+    let programs = crate::state::programs(job.state);
     let start = Start {
         spec: job.spec,
         id: &owned.id,
@@ -188,6 +211,7 @@ fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, Backend
         toolchain_roots: job.toolchain_roots,
         hidden: &hidden,
         guard,
+        programs: Some(&programs),
     };
     Sandbox::start(job.backend, &start)
 }
@@ -215,11 +239,12 @@ pub fn bring_out(from: std::os::fd::BorrowedFd<'_>, upper: &Path) -> Result<(), 
     kept::copy_tree(from, upper, kept::Ownership::Caller).map(drop).map_err(|e| e.to_string())
 }
 
-fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Record, upper: &Path) -> Result<(), JobError> {
+/// Keeps the changes, or brings them back. What is buried holds nothing that anybody needs.
+fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Record, upper: &Path) -> Result<Option<Grave>, JobError> {
     let layer = Layer::new(upper, job.spec.workspace.path.as_path());
     let mut changes = layer.changes()?;
     if changes.is_empty() {
-        return Ok(owned.remove()?);
+        return Ok(Some(owned.bury()?));
     }
     done.changes = listed(&changes);
     if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
@@ -229,7 +254,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         done.violations.extend(problems(&report));
         remember_applied(&mut record, &report);
         match layer.changes() {
-            Ok(left) if left.is_empty() => return Ok(owned.remove()?),
+            Ok(left) if left.is_empty() => return Ok(Some(owned.bury()?)),
             Ok(left) => changes = left,
             // What was applied is applied; the rest is kept for a person to look at.
             Err(error) => done.violations.push(format!("what is left cannot be compared with the workspace: {error}")),
@@ -238,7 +263,8 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
     let left = listed(&changes);
     done.kept = Some(left.len());
     record.kept = Some(left);
-    Ok(owned.write_record(&record)?)
+    owned.write_record(&record)?;
+    Ok(None)
 }
 
 /// Changes as people list them: a directory is named only when nothing beneath it is.

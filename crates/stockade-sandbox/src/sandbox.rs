@@ -164,6 +164,11 @@ impl Sandbox {
         self.running
     }
 
+    /// Kills everything inside; [`Sandbox::destroy`] clears up.
+    pub fn silence(&mut self) {
+        self.running.silence();
+    }
+
     /// Ends it and removes what the wall made.
     pub fn destroy(self) {
         self.running.destroy();

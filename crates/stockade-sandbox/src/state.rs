@@ -1,6 +1,7 @@
 //! Sandboxes on disk: one private directory each, a lock that says whether its owner lives, a record that says what it is.
 //!
 //! ```text
+//! <state>/guest/             the guest program, one file per build of it
 //! <state>/sandboxes/<id>/   0700
 //!     lock                  held (flock) by the owner for as long as the sandbox runs
 //!     record.json           what it is; written once complete, by rename
@@ -330,7 +331,7 @@ impl Sandboxes {
                         save_quarantine(&directory, &id, state);
                     }
                 }
-                bury(&directory)?;
+                bury(&directory)?.clear()?;
                 removed.push(id);
             }
         }
@@ -357,7 +358,7 @@ impl Sandboxes {
 
     /// The same where nothing can be read of it.
     pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
-        bury(directory)
+        bury(directory)?.clear()
     }
 }
 
@@ -369,6 +370,11 @@ impl Owned {
 
     /// Removes the directory and everything in it.
     pub fn remove(self) -> Result<(), StateError> {
+        self.bury().and_then(Grave::clear)
+    }
+
+    /// Takes the directory away from where sandboxes are; what is in it is removed by [`Grave::clear`] or the next sweep.
+    pub fn bury(self) -> Result<Grave, StateError> {
         bury(&self.directory)
     }
 
@@ -418,6 +424,11 @@ pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) {
     }
 }
 
+/// Where the guest program is kept between sandboxes.
+pub fn programs(state: &Path) -> PathBuf {
+    state.join("guest")
+}
+
 /// Makes a directory (and its parents) that only we can enter.
 pub fn private_directory(path: &Path) -> std::io::Result<()> {
     match fs::symlink_metadata(path) {
@@ -428,20 +439,32 @@ pub fn private_directory(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Removes a sandbox's directory. It first gets a name that says so: a removal that is killed half-way leaves nothing that looks like
-/// a sandbox, and any later start finishes it.
-fn bury(directory: &Path) -> Result<(), StateError> {
-    let Some(name) = directory.file_name() else { return Ok(()) };
+/// The directory of a sandbox that is no more.
+#[derive(Debug)]
+#[must_use = "what is in it stays until the next sweep"]
+pub struct Grave(Option<PathBuf>);
+
+impl Grave {
+    /// Removes what is in it.
+    pub fn clear(self) -> Result<(), StateError> {
+        let Some(grave) = &self.0 else { return Ok(()) };
+        remove::remove_tree(grave).map_err(|e| io("removing", grave)(told(&e)))
+    }
+}
+
+/// Gives a sandbox's directory a name that says that it is being removed: a removal that is killed half-way leaves nothing that looks
+/// like a sandbox, and any later start finishes it.
+fn bury(directory: &Path) -> Result<Grave, StateError> {
+    let Some(name) = directory.file_name() else { return Ok(Grave(None)) };
     let mut grave_name = OsString::from(DEAD);
     grave_name.push(name);
     let grave = directory.with_file_name(grave_name);
     match fs::rename(directory, &grave) {
-        Ok(()) => {}
+        Ok(()) => Ok(Grave(Some(grave))),
         // Somebody else was quicker.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(io("removing", directory)(e)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Grave(None)),
+        Err(e) => Err(io("removing", directory)(e)),
     }
-    remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))
 }
 
 /// An error with its cause on one line.

@@ -69,6 +69,7 @@ fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &
         toolchain_roots: &[],
         hidden: &[],
         guard: &Guard::default(),
+        programs: None,
     };
     let mut sandbox = Sandbox::start(backend, &start)?;
     let (enforcement, steps) = (sandbox.enforcement().clone(), sandbox.steps().to_vec());

@@ -1,8 +1,12 @@
 //! Starting the guest program in fresh namespaces.
 //!
-//! The child does as little as possible before `execveat`: join the cgroup, wait until its id maps are written, take its
-//! identity, keep its capabilities across the exec (they mean something only in the new user namespace), arrange three
-//! null descriptors and the control stream, and execute. Everything else is the guest's own work, driven by the plan.
+//! The child does as little as possible before `execveat`: join the cgroups of version 1, unshare the namespaces that the clone did not
+//! make, keep its capabilities across the exec (they mean something only in the new user namespace), arrange three null descriptors and
+//! the control stream, and execute. Everything else is the guest's own work, driven by the plan; the identity too, because the
+//! id maps are written while the child is already on its way.
+//!
+//! Only the user and pid namespaces are made by the clone, on the caller's time. The others, the network namespace above all, cost more
+//! than everything else here, and the child makes them on its own processor while the caller goes on planning.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_ulong};
 use std::fs;
@@ -26,7 +30,7 @@ pub struct Identity {
 /// Where the guest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Fresh user, mount, pid, network, ipc and uts namespaces.
+    /// Fresh user, mount, pid, network, ipc, uts and cgroup namespaces.
     All,
     /// None: the caller's own (no isolation).
     None,
@@ -44,8 +48,10 @@ pub struct Start<'a> {
     pub namespaces: Namespaces,
     /// Which ids; only with namespaces.
     pub identity: Identity,
-    /// Files into which the child writes `0` to join its cgroups.
+    /// Files into which the child writes `0` to join its cgroups of version 1.
     pub join: &'a [OwnedFd],
+    /// The cgroup of version 2 that it is cloned into.
+    pub cgroup: Option<BorrowedFd<'a>>,
 }
 
 /// A started guest.
@@ -83,15 +89,13 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// The stages a child can fail in, by the number it reports.
-const STAGES: [&str; 7] = [
-    "joining the cgroup",
-    "waiting for the id maps",
-    "taking its group",
-    "taking its user",
-    "keeping capabilities",
-    "arranging descriptors",
-    "executing the guest",
-];
+const STAGES: [&str; 5] =
+    ["joining the cgroup", "making namespaces", "keeping capabilities", "arranging descriptors", "executing the guest"];
+
+/// What the child unshares by itself.
+const UNSHARED: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+/// From `linux/sched.h`; it lies beyond the 32 bits of the other flags.
+const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 /// Reads why a child failed before its exec; `None` when it did not.
 pub fn failure_of(guest: &Guest) -> Option<(&'static str, Errno)> {
@@ -105,43 +109,35 @@ pub fn failure_of(guest: &Guest) -> Option<(&'static str, Errno)> {
     Some((name, Errno::from_raw_os_error(i32::from_le_bytes([e0, e1, e2, e3]))))
 }
 
-/// Starts a guest. It is running (or has failed, see [`failure_of`]) when this returns.
+/// Starts a guest. It is running (or has failed, see [`failure_of`]) when this returns, and its id maps are written.
 pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     let (failure_read, failure_write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(StartError::Prepare)?;
-    let (go_read, go_write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(StartError::Prepare)?;
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
         .map_err(StartError::Prepare)?;
     let (program, control) = (lift(start.program.as_fd())?, lift(start.control.as_fd())?);
-    let (failure_write, go_read, null) = (lift(failure_write.as_fd())?, lift(go_read.as_fd())?, lift(null.as_fd())?);
+    let (failure_write, null) = (lift(failure_write.as_fd())?, lift(null.as_fd())?);
     let environment: Vec<*const c_char> = start.environment.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
     let joins: Vec<RawFd> = start.join.iter().map(AsRawFd::as_raw_fd).collect();
-    // An ordinary user keeps the groups: the kernel allows no setgroups in a namespace it mapped by itself.
-    let privileged = rustix::process::geteuid().is_root();
     let child = Child {
         program: program.as_raw_fd(),
         control: control.as_raw_fd(),
         environment: &environment,
         joins: &joins,
-        go: go_read.as_raw_fd(),
-        go_write: go_write.as_raw_fd(),
         failure: failure_write.as_raw_fd(),
         null: null.as_raw_fd(),
-        identity: match start.namespaces {
-            Namespaces::All => Some((start.identity.inside, privileged)),
-            Namespaces::None => None,
-        },
+        namespaces: start.namespaces,
     };
     let namespaces = match start.namespaces {
-        Namespaces::All => {
-            libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS
-        }
+        Namespaces::All => libc::CLONE_NEWUSER | libc::CLONE_NEWPID,
         Namespaces::None => 0,
     };
+    let into = start.cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let mut pidfd: c_int = -1;
     let args = raw::CloneArgs {
-        flags: (namespaces | libc::CLONE_PIDFD) as u64,
+        flags: (namespaces | libc::CLONE_PIDFD) as u64 | into,
         pidfd: &raw mut pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
+        cgroup: start.cgroup.map_or(0, |directory| directory.as_raw_fd() as u64),
         ..raw::CloneArgs::default()
     };
     // SAFETY: the child calls `Child::run` at once, which makes raw calls on memory prepared above and never returns.
@@ -152,18 +148,15 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     };
     // SAFETY: CLONE_PIDFD stored a fresh descriptor, owned by nobody else.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    drop(failure_write);
-    drop(go_read);
     let guest = Guest { pid, pidfd, failure: failure_read };
     if start.namespaces == Namespaces::All
-        && let Err(error) = write_maps(pid, start.identity, privileged)
+        && let Err(error) = write_maps(pid, start.identity)
     {
-        // The child still waits for its go; closing the pipe ends it, and waiting here leaves no zombie.
-        drop(go_write);
+        // Without its maps it can become nobody; killing it here leaves no process, and waiting no zombie.
+        let _ = rustix::process::pidfd_send_signal(&guest.pidfd, rustix::process::Signal::KILL);
         let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
         return Err(error);
     }
-    rustix::io::write(&go_write, b"g").map_err(StartError::Prepare)?;
     Ok(guest)
 }
 
@@ -172,9 +165,10 @@ fn lift(fd: BorrowedFd<'_>) -> Result<OwnedFd, StartError> {
     rustix::io::fcntl_dupfd_cloexec(fd, 10).map_err(StartError::Prepare)
 }
 
-fn write_maps(pid: i32, identity: Identity, privileged: bool) -> Result<(), StartError> {
+fn write_maps(pid: i32, identity: Identity) -> Result<(), StartError> {
     let write = |file: &'static str, text: String| fs::write(format!("/proc/{pid}/{file}"), text).map_err(|e| StartError::IdMap(file, e));
-    if !privileged {
+    // An ordinary user keeps the groups: the kernel allows no setgroups in a namespace it mapped by itself.
+    if !rustix::process::geteuid().is_root() {
         write("setgroups", "deny".into())?;
     }
     write("uid_map", format!("{} {} 1\n", identity.inside.0, identity.outside.0))?;
@@ -187,11 +181,9 @@ struct Child<'a> {
     control: RawFd,
     environment: &'a [*const c_char],
     joins: &'a [RawFd],
-    go: RawFd,
-    go_write: RawFd,
     failure: RawFd,
     null: RawFd,
-    identity: Option<((u32, u32), bool)>,
+    namespaces: Namespaces,
 }
 
 impl Child<'_> {
@@ -210,24 +202,20 @@ impl Child<'_> {
         for join in self.joins {
             raw::write_all(*join, b"0").map_err(|e| (0, e))?;
         }
-        // While the child holds the other end, the death of the parent would not end the wait.
-        // SAFETY: a plain integer; nobody in this process uses the descriptor again.
-        unsafe { libc::close(self.go_write) };
-        if !raw::read_byte(self.go) {
-            return Err((1, Errno::PIPE));
+        if self.namespaces == Namespaces::All {
+            // The cgroups are joined by now, so that the new cgroup namespace begins there.
+            // SAFETY: plain integers; a fresh child has one thread and shares nothing.
+            raw::check(c_long::from(unsafe { libc::unshare(UNSHARED) })).map_err(|e| (1, e))?;
+            keep_capabilities().map_err(|e| (2, e))?;
         }
-        if let Some(((uid, gid), privileged)) = self.identity {
-            take_identity(uid, gid, privileged)?;
-            keep_capabilities().map_err(|e| (4, e))?;
-        }
-        self.arrange_descriptors().map_err(|e| (5, e))?;
+        self.arrange_descriptors().map_err(|e| (3, e))?;
         let argv: [*const c_char; 2] = [c"stockade-shim".as_ptr(), std::ptr::null()];
         let empty: &CStr = c"";
         // SAFETY: argv and environment are null-terminated arrays of C strings that live in this address space.
         unsafe {
             libc::syscall(libc::SYS_execveat, self.program, empty.as_ptr(), argv.as_ptr(), self.environment.as_ptr(), libc::AT_EMPTY_PATH)
         };
-        Err((6, raw::last()))
+        Err((4, raw::last()))
     }
 
     fn arrange_descriptors(&self) -> Result<(), Errno> {
@@ -251,18 +239,6 @@ impl Child<'_> {
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
         Ok(())
     }
-}
-
-fn take_identity(uid: u32, gid: u32, privileged: bool) -> Result<(), (u8, Errno)> {
-    if privileged {
-        // SAFETY: a zero length reads no memory.
-        raw::check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) }).map_err(|e| (2, e))?;
-    }
-    // SAFETY: plain integers. Raw calls, because the C library's versions signal other threads.
-    raw::check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) }).map_err(|e| (2, e))?;
-    // SAFETY: plain integers.
-    raw::check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }).map_err(|e| (3, e))?;
-    Ok(())
 }
 
 /// Makes the capabilities of the new user namespace survive the exec.

@@ -7,6 +7,8 @@
 //! `ENOSYS`; idmapped mounts need 5.12, and callers fall back to copying where the kernel or file system refuses.
 
 #[cfg(target_os = "linux")]
+pub mod background;
+#[cfg(target_os = "linux")]
 pub mod guest;
 #[cfg(target_os = "linux")]
 pub mod idmap;

@@ -90,6 +90,15 @@ wire_enum! {
     }
 }
 
+wire_enum! {
+    /// Supplementary groups.
+    Groups {
+        /// They stay: the kernel lets an ordinary user drop none.
+        0 = Kept {},
+        1 = Dropped {},
+    }
+}
+
 wire_struct! {
     /// Everything the guest does before it runs anything.
     JailPlan {
@@ -99,6 +108,8 @@ wire_struct! {
         uid: u32,
         /// See `uid`.
         gid: u32,
+        /// What becomes of the supplementary groups of whoever started the sandbox.
+        groups: Groups,
         /// Bytes that the scratch file system (temporary files, home, caches, perhaps the overlay's upper layer) may hold.
         scratch_bytes: u64,
         /// The new root, in order.

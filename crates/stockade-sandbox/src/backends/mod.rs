@@ -91,6 +91,8 @@ pub struct Start<'a> {
     pub hidden: &'a [PathBuf],
     /// Protected paths of what may be written through.
     pub guard: &'a Guard,
+    /// A private directory in which the guest program is kept between sandboxes (see [`crate::guest`]).
+    pub programs: Option<&'a Path>,
 }
 
 /// A guest behind its wall.
@@ -109,6 +111,8 @@ pub trait Running {
     fn take_exports(&mut self) -> Vec<(String, OwnedFd)>;
     /// The guest's process outside; its end is the sandbox's end.
     fn process(&self) -> &OwnedFd;
+    /// Kills everything inside. When it returns, nothing inside acts any more; it may still be on its way out.
+    fn silence(&mut self);
     /// Ends it and removes what the wall made. Dropping does the same.
     fn destroy(self: Box<Self>);
 }

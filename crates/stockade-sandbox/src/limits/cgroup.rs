@@ -42,15 +42,6 @@ const DIRECTORY_MODE: Mode = Mode::RWXU;
 /// Tries at making a directory whose parent another process may be sweeping away.
 const TRIES: usize = 3;
 
-/// How the first process gets into the version 2 directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JoinVersionTwo {
-    /// It is cloned into it (`CLONE_INTO_CGROUP` with [`Cgroup::v2_directory`]).
-    ByClone,
-    /// It writes to a file, as in version 1.
-    ByFile,
-}
-
 /// What a group is using, and whether a limit was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {
@@ -151,21 +142,20 @@ impl Cgroup {
         self.sampled_memory
     }
 
-    /// Open files into each of which the joining process writes `0`. The right to move is that of who opened them: us.
-    pub fn join_files(&self, version_two: JoinVersionTwo) -> Result<Vec<OwnedFd>, LimitError> {
-        self.joined_by_file(version_two)
+    /// Open files of version 1, into each of which the joining process writes `0`; into version 2 it is cloned
+    /// ([`Self::v2_directory`]). The right to move is that of who opened them: us.
+    ///
+    /// `tasks`, not `cgroup.procs`: a thread that moves itself alone needs no lock on all forks of the machine, and taking
+    /// that lock waits for RCU (5 to 10 ms where this was measured). The joining process has one thread.
+    pub fn join_files(&self) -> Result<Vec<OwnedFd>, LimitError> {
+        self.directories
+            .iter()
+            .filter(|d| d.version == Version::One)
             .map(|d| {
-                rustix::fs::openat(&d.open, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|source| LimitError::Read { path: d.path.join("cgroup.procs"), source })
+                rustix::fs::openat(&d.open, "tasks", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(|source| LimitError::Read { path: d.path.join("tasks"), source })
             })
             .collect()
-    }
-
-    /// Moves a process in from outside, as root may: the first move into version 1 waits for RCU (5 to 10 ms where this was
-    /// measured), so a caller does it on a thread of its own while the shim mounts, and lets the program start after both.
-    pub fn admit(&self, pid: u32, version_two: JoinVersionTwo) -> Result<(), LimitError> {
-        let pid = pid.to_string();
-        self.joined_by_file(version_two).try_for_each(|directory| directory.write("cgroup.procs", &pid))
     }
 
     /// The directory for `CLONE_INTO_CGROUP`.
@@ -237,13 +227,6 @@ impl Cgroup {
     /// Removes the group once it is empty; waits a little for dying processes.
     pub fn remove(mut self) -> Result<(), LimitError> {
         kill::remove(&mut self.directories, REMOVE_BOUND)
-    }
-
-    fn joined_by_file(&self, version_two: JoinVersionTwo) -> impl Iterator<Item = &Directory> {
-        self.directories.iter().filter(move |directory| match (directory.version, version_two) {
-            (Version::Two, JoinVersionTwo::ByClone) => false,
-            (Version::One, _) | (Version::Two, JoinVersionTwo::ByFile) => true,
-        })
     }
 
     fn directory(&self, controller: Controller) -> Option<&Directory> {

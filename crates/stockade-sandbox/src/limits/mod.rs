@@ -35,7 +35,7 @@ mod tests;
 #[cfg(test)]
 mod tests_v2;
 
-pub use cgroup::{Cgroup, JoinVersionTwo, Sample};
+pub use cgroup::{Cgroup, Sample};
 pub use check::{MINIMUM_MEMORY, check, process_ceiling};
 pub use error::LimitError;
 pub use freeze::Frozen;

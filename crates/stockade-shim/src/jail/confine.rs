@@ -8,18 +8,23 @@ use landlock::{
 };
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Rlimit};
-use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, UnshareFlags};
-use stockade_wire::plan::{Landlock, Resource};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use stockade_wire::plan::{Groups, Landlock, Resource};
 
 use super::{Doing, Need, Trouble, mounts, seccomp, shown};
 
 /// The newest Landlock version whose rights this code knows; the crate asks the kernel for all of them it has.
 const LANDLOCK_TARGET: ABI = ABI::V9;
 
-/// The sandbox sees its own cgroup as the root.
-pub(crate) fn cgroup_namespace() -> Result<(), Trouble> {
-    // SAFETY: this process has one thread and shares no file descriptor table; only the cgroup namespace changes.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP) }.doing(|| "unsharing the cgroup namespace".into())
+/// Becomes the user that the sandbox runs as. The id maps are there: the host wrote them before it sent the plan.
+pub(crate) fn identity(uid: u32, gid: u32, groups: &Groups) -> Result<(), Trouble> {
+    match groups {
+        Groups::Kept {} => {}
+        Groups::Dropped {} => rustix::thread::set_thread_groups(&[]).doing(|| "dropping the groups".into())?,
+    }
+    let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).doing(|| "taking the group".into())?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).doing(|| "taking the user".into())
 }
 
 /// Names the sandbox in its own uts namespace.

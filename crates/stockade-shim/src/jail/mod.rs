@@ -1,11 +1,11 @@
 //! The jail: a plan walked step by step, from inside fresh namespaces.
 //!
-//! The host cloned this process into new user, mount, pid, network, ipc and uts namespaces and executed it at once, with
+//! The host cloned this process into new user, mount, pid, network, ipc, uts and cgroup namespaces and executed it at once, with
 //! ambient capabilities that mean something only in the new user namespace. [`apply`] takes the plan and turns the
 //! process into the prisoner that every later program inherits from:
 //!
 //! ```text
-//! sources ─▶ scratch ─▶ root items ─▶ pivot ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
+//! identity ─▶ sources ─▶ scratch ─▶ root items ─▶ pivot ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
 //! ```
 //!
 //! Each step is one function, is timed, and fails alone with its own name. Nothing is retried and nothing is skipped:
@@ -91,7 +91,7 @@ impl Steps {
 /// Builds the jail around this process.
 pub(crate) fn apply(plan: &JailPlan, fds: Vec<OwnedFd>) -> Result<Jailed, StepFailure> {
     let mut steps = Steps { took: Vec::with_capacity(20) };
-    steps.run("cgroup namespace", confine::cgroup_namespace)?;
+    steps.run("identity", || confine::identity(plan.uid, plan.gid, &plan.groups))?;
     steps.run("host name", || confine::hostname(&plan.hostname.0))?;
     steps.run("loopback", confine::loopback)?;
     let sources = steps.run("sources", || mounts::Sources::open(&plan.items, fds))?;

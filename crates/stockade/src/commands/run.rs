@@ -10,7 +10,8 @@ use stockade_core::limits::Origin;
 use stockade_core::result::{Decision, RunResult, Truncated};
 use stockade_core::spec::SandboxSpec;
 use stockade_sandbox::drive::{Ending, Sink, Streams};
-use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess};
+use stockade_sandbox::background;
+use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess, Remains};
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
 
@@ -42,8 +43,19 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
         argv: &argv,
         on_success: if args.sandbox.apply { OnSuccess::Apply } else { OnSuccess::Keep },
     };
-    let done = in_streams(&assembled.spec, context, |streams| once::run(&job, streams, Some(&signals)).map_err(|e| explain(&e)))?;
-    finish(&done, &assembled, context)
+    let run = |streams: Streams<'_>| once::run(&job, streams, Some(&signals)).map_err(|e| explain(&e));
+    let (done, remains) = in_streams(&assembled.spec, context, run)?;
+    let code = finish(&done, &assembled, context);
+    clear_up(remains, &assembled);
+    code
+}
+
+/// Takes down what is left while the caller already has the result. What fails here is found and told by the next sweep.
+fn clear_up(remains: Remains, assembled: &Assembled) {
+    background::in_background(|| {
+        let _ = remains.clear();
+        let _ = once::sweep(&assembled.state, &assembled.runtime, KEEP);
+    });
 }
 
 /// The program and its arguments; a script runs under `bash`.
@@ -128,9 +140,6 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitC
     if let Some(left) = done.kept {
         let id = &done.id;
         context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(left)));
-    }
-    if let Err(error) = once::sweep(&assembled.state, &assembled.runtime, KEEP) {
-        context.printer.warning(format!("left-overs of earlier runs: {error}"));
     }
     Ok(ExitCode::from(code(&done.outcome.ending)))
 }

@@ -25,12 +25,14 @@ pub(super) struct HostMounts {
     /// Directories of ours: where ids cannot be mapped, they are given to the sandbox's user instead.
     own: PathBuf,
     namespaces: HashMap<(u32, u32), OwnedFd>,
+    /// What was mapped to see whether it can be: closing a mount that is nowhere attached waits for RCU.
+    tried: HashMap<PathBuf, OwnedFd>,
     passed: Vec<OwnedFd>,
 }
 
 impl HostMounts {
     pub(super) fn new(foreign: Option<(u32, u32)>, own: &Path) -> Self {
-        Self { foreign, own: own.to_owned(), namespaces: HashMap::new(), passed: Vec::new() }
+        Self { foreign, own: own.to_owned(), namespaces: HashMap::new(), tried: HashMap::new(), passed: Vec::new() }
     }
 
     /// Mounts to send with the plan.
@@ -40,7 +42,14 @@ impl HostMounts {
 
     /// Whether the owner of a directory can be mapped to the sandbox's user.
     pub(super) fn can_map(&mut self, path: &Path) -> bool {
-        self.foreign.is_none() || self.mapped(path).is_ok()
+        if self.foreign.is_none() {
+            return true;
+        }
+        let mapped = self.mapped(path);
+        mapped.is_ok_and(|tree| {
+            self.tried.insert(path.to_owned(), tree);
+            true
+        })
     }
 
     /// The wire form of a directory or file.
@@ -68,6 +77,9 @@ impl HostMounts {
     }
 
     fn mapped(&mut self, path: &Path) -> Result<OwnedFd, Errno> {
+        if let Some(tree) = self.tried.remove(path) {
+            return Ok(tree);
+        }
         let tree = clone_tree(path)?;
         let Some((uid, gid)) = self.foreign else { return Ok(tree) };
         let meta = std::fs::symlink_metadata(path).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use stockade_core::demand::Demand;
 use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_wire::codec::Bytes;
-use stockade_wire::plan::{Access, Execution, Item, JailPlan, Landlock, Layer, Resource, Source};
+use stockade_wire::plan::{Access, Execution, Groups, Item, JailPlan, Landlock, Layer, Resource, Source};
 
 use super::view::{SystemEntry, View};
 use crate::guard::Entry;
@@ -58,6 +58,8 @@ pub struct Inputs<'a> {
     pub view: &'a View,
     /// User and group inside.
     pub ids: (u32, u32),
+    /// What becomes of the caller's supplementary groups.
+    pub groups: Groups,
     /// Where the lower side of the workspace really is (a copy, where ids cannot be mapped).
     pub workspace_source: &'a Path,
     /// Where the workspace's overlay keeps its writes.
@@ -117,6 +119,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
         hostname: "stockade".into(),
         uid: inputs.ids.0,
         gid: inputs.ids.1,
+        groups: inputs.groups.clone(),
         scratch_bytes: inputs.scratch_bytes,
         items,
         export: exports,
@@ -472,6 +475,7 @@ mod tests {
             spec,
             view: &view,
             ids: (1000, 1000),
+            groups: Groups::Dropped {},
             workspace_source: spec.workspace.path.as_path(),
             layer: LayerPlace::Host("/state/x/layer".into()),
             mount_layers: &[],

@@ -15,7 +15,7 @@ use stockade_wire::message::Request;
 use super::{Backend, BackendError, Running, Start};
 use crate::connection::{Connection, Passing};
 use crate::drive::Watch;
-use crate::guest;
+use crate::guest::{self, Surroundings};
 use crate::limits::Frozen;
 
 /// The wall that this is not.
@@ -36,13 +36,14 @@ impl Backend for Local {
         BackendKind::Local
     }
 
-    fn start(&self, _start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+    fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
         let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let identity = Identity { outside: ids, inside: ids };
-        let mut stream = guest::spawn(Namespaces::None, identity, &[], Passing::Possible)?;
-        guest::greet(&mut stream)?;
-        let connection = if self.passing == Passing::Possible { stream.connection } else { stream.connection.without_passing() };
-        Ok(Box::new(Child { connection, process: Process(stream.guest), enforcement: enforcement() }))
+        let surroundings = Surroundings { namespaces: Namespaces::None, identity, join: &[], cgroup: None, programs: start.programs };
+        let (guest, greeted) = guest::spawn(&surroundings, Passing::Possible)?;
+        let connection = greeted.welcome(&guest)?;
+        let connection = if self.passing == Passing::Possible { connection } else { connection.without_passing() };
+        Ok(Box::new(Child { connection, process: Process(guest), enforcement: enforcement() }))
     }
 }
 
@@ -117,6 +118,10 @@ impl Running for Child {
 
     fn process(&self) -> &OwnedFd {
         &self.process.0.pidfd
+    }
+
+    fn silence(&mut self) {
+        self.process.kill();
     }
 
     fn destroy(self: Box<Self>) {

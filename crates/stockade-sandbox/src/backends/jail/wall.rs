@@ -1,0 +1,133 @@
+//! The processes of a jail, and what has to be looked at while programs run because nothing tells us.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use stockade_core::demand::Demand;
+use stockade_sys::guest::Guest;
+
+use crate::drive::Watch;
+use crate::limits::{self, Cgroup};
+
+/// The processes of a jail and what has to be looked at while programs run, because nothing tells us.
+pub(super) struct Wall {
+    pub(super) guest: Guest,
+    pub(super) cgroup: Cgroup,
+    pub(super) memory: Option<u64>,
+    pub(super) disk: Option<DiskWatch>,
+    /// A directory of the scratch file system, to ask how full that is.
+    pub(super) scratch: Option<OwnedFd>,
+    /// A full scratch file system is the disk limit that somebody asked for.
+    pub(super) full_is_limit: bool,
+    pub(super) pids: bool,
+    /// How many processes and threads are too many, where no cgroup notices.
+    pub(super) tasks: Option<usize>,
+    /// What a look found; it stays found.
+    hit: Option<Demand>,
+}
+
+pub(super) struct DiskWatch {
+    upper: OwnedFd,
+    limit: u64,
+    next: Instant,
+}
+
+impl DiskWatch {
+    pub(super) fn new(upper: OwnedFd, limit: u64) -> Self {
+        Self { upper, limit, next: Instant::now() }
+    }
+}
+
+impl Watch for Wall {
+    fn tick(&mut self) -> Option<Demand> {
+        if self.hit.is_none() {
+            self.hit = self.look();
+        }
+        self.hit
+    }
+
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    fn kill(&mut self) {
+        end(&self.guest);
+    }
+}
+
+impl Wall {
+    /// Kills everything inside. The kernel takes its time to take namespaces down; that is waited for only where something besides
+    /// the guest is still alive and might write.
+    pub(super) fn silence(&mut self) {
+        let _ = rustix::process::pidfd_send_signal(&self.guest.pidfd, Signal::KILL);
+        // Orphans become children of the guest, so where it has none there is nobody.
+        let pid = self.guest.pid;
+        if !std::fs::read(format!("/proc/{pid}/task/{pid}/children")).is_ok_and(|children| children.is_empty()) {
+            end(&self.guest);
+        }
+    }
+
+    /// Around a guest that was just started: nothing is watched yet, but it ends with this value.
+    pub(super) fn around(guest: Guest, cgroup: Cgroup) -> Self {
+        Self { guest, cgroup, memory: None, disk: None, scratch: None, full_is_limit: false, pids: false, tasks: None, hit: None }
+    }
+
+    fn look(&mut self) -> Option<Demand> {
+        let sample = self.cgroup.sample();
+        if let Some(lost) = sample.lost {
+            // Somebody outside took a limit away that was promised.
+            return Some(lost);
+        }
+        if let Some(hit) = sample.hit {
+            // Running into the limit of processes only makes forks fail, unless somebody asked for it.
+            if hit != Demand::Pids || self.pids {
+                return Some(hit);
+            }
+        }
+        if let Some(limit) = self.tasks
+            && limits::sampler::tasks_below(self.guest.pid as u32).is_ok_and(|tasks| tasks > limit)
+        {
+            return Some(Demand::Pids);
+        }
+        let scratch = self.scratch.as_ref().and_then(|fd| rustix::fs::fstatfs(fd).ok());
+        if let Some(limit) = self.memory {
+            // Files of the scratch file system are memory too, though no process maps them.
+            let files = scratch.as_ref().map_or(0, |s| (s.f_blocks - s.f_bfree).saturating_mul(s.f_bsize as u64));
+            let processes = limits::sampler::memory_of_tree(self.guest.pid as u32, limit).map_or(0, |used| used.bytes);
+            if files.saturating_add(processes) > limit {
+                return Some(Demand::Memory);
+            }
+        }
+        if self.full_is_limit && scratch.is_some_and(|s| s.f_bavail == 0) {
+            return Some(Demand::Disk);
+        }
+        let now = Instant::now();
+        if let Some(disk) = self.disk.as_mut().filter(|d| now >= d.next) {
+            let used = limits::disk::usage(disk.upper.as_fd(), disk.limit, limits::disk::Bounds::default());
+            // A large tree is looked at less often: looking may take a twentieth of the time at most.
+            disk.next = Instant::now() + now.elapsed().saturating_mul(20).max(Duration::from_millis(200));
+            if used.is_ok_and(|u| u.bytes > disk.limit) {
+                return Some(Demand::Disk);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Wall {
+    fn drop(&mut self) {
+        end(&self.guest);
+    }
+}
+
+/// Kills the guest, and with it the whole pid namespace, and waits until it is gone.
+fn end(guest: &Guest) {
+    // Fails only when it is gone already.
+    let _ = rustix::process::pidfd_send_signal(&guest.pidfd, Signal::KILL);
+    // Whoever clears up after a run is not the parent and cannot wait for the process, but can see it end.
+    while rustix::event::poll(&mut [PollFd::new(&guest.pidfd, PollFlags::IN)], None) == Err(Errno::INTR) {}
+    let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
+}

@@ -1,0 +1,142 @@
+//! The guest program as an open file that can be executed.
+//!
+//! It is kept as a file in a private directory of the person who runs Stockade, made once per version: executing it then costs no copy, and
+//! all sandboxes share its pages. Nothing inside can change it: it lies in no sandbox's root, the process that runs it cannot be looked
+//! into, and Landlock grants writing nowhere near it. Where there is no such directory, or nothing on it may be executed, the program
+//! is a sealed memory file instead, made for this one sandbox.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use stockade_shim_image::{SHIM, SHIM_NAME};
+
+/// Read and execute, for us alone.
+const MODE: u32 = 0o500;
+
+/// Opens the program, from `directory` where that is possible.
+pub(super) fn open(directory: Option<&Path>) -> Result<OwnedFd, Errno> {
+    match directory.and_then(|directory| kept(directory).ok()) {
+        Some(file) => Ok(file),
+        None => in_memory(),
+    }
+}
+
+fn kept(directory: &Path) -> Result<OwnedFd, Errno> {
+    let open = || {
+        let file = rustix::fs::open(directory.join(SHIM_NAME), OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        check(&file).map(|()| file)
+    };
+    match open() {
+        Err(Errno::NOENT) => make(directory).and_then(|()| open()),
+        opened => opened,
+    }
+}
+
+/// Refuses what is not exactly the file that [`make`] makes, and file systems that execute nothing.
+fn check(file: &OwnedFd) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(file)?;
+    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_mode & 0o7777 == MODE
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_nlink == 1
+        && u64::try_from(stat.st_size) == Ok(SHIM.len() as u64);
+    if !is_ours || rustix::fs::fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(Errno::ACCESS);
+    }
+    Ok(())
+}
+
+/// Writes the program under another name first; it gets its own only when it is complete and on the disk.
+fn make(directory: &Path) -> Result<(), Errno> {
+    crate::state::private_directory(directory).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let temporary = directory.join(format!(".{SHIM_NAME}-{:08x}", crate::state::random_u32()?));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&temporary, flags, Mode::from_raw_mode(MODE))?;
+    let written = write(&file)
+        // The mode without whatever the umask took away.
+        .and_then(|()| rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE)))
+        .and_then(|()| rustix::fs::fsync(&file))
+        .and_then(|()| rustix::fs::rename(&temporary, directory.join(SHIM_NAME)));
+    if written.is_err() {
+        let _ = rustix::fs::unlink(&temporary);
+    }
+    written
+}
+
+fn in_memory() -> Result<OwnedFd, Errno> {
+    let name = c"stockade-shim";
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know the flag that says "this one is to be executed".
+    let file = match rustix::fs::memfd_create(name, flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
+        other => other?,
+    };
+    write(&file)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    Ok(file)
+}
+
+fn write(file: &OwnedFd) -> Result<(), Errno> {
+    let mut rest = SHIM;
+    while !rest.is_empty() {
+        let n = rustix::io::write(file, rest)?;
+        rest = rest.get(n..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    fn inode(file: &OwnedFd) -> u64 {
+        rustix::fs::fstat(file).unwrap().st_ino
+    }
+
+    #[test]
+    fn it_is_made_once_and_then_found() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("guest");
+        let first = open(Some(&directory)).unwrap();
+        let path = directory.join(SHIM_NAME);
+        assert_eq!(fs::read(&path).unwrap(), SHIM);
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.ino()), (MODE, inode(&first)));
+        assert_eq!(inode(&open(Some(&directory)).unwrap()), inode(&first));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_not_executed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(SHIM_NAME);
+        let expect_memory = |what: &str| {
+            let file = open(Some(place.path())).unwrap();
+            assert!(rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::WRITE)), "{what}");
+        };
+        open(Some(place.path())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        expect_memory("somebody may write to it");
+        fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).unwrap();
+        fs::hard_link(&path, place.path().join("second")).unwrap();
+        expect_memory("it has a second name");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("second", &path).unwrap();
+        expect_memory("it is a link");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).unwrap();
+        expect_memory("it has another size");
+    }
+
+    #[test]
+    fn without_a_directory_it_is_in_memory() {
+        assert!(rustix::fs::fcntl_get_seals(open(None).unwrap()).is_ok());
+        assert!(rustix::fs::fcntl_get_seals(open(Some(Path::new("/proc/none"))).unwrap()).is_ok());
+    }
+}
