@@ -268,7 +268,12 @@ impl<'a> Builder<'a, '_> {
                 self.bind(source, path, Access::ReadOnly {});
             }
             Placed::Cache(index) => {
-                let lower = open(path, Ownership::Write)?;
+                // A cache whose owner cannot be mapped (root's, on such a file system) is still worth reading.
+                let Ok(lower) = open(path, Ownership::Write) else {
+                    let source = open(path, Ownership::Read)?;
+                    self.bind(source, path, Access::ReadOnly {});
+                    return Ok(());
+                };
                 let layer = Source::Scratch { name: format!("cache-{index}").into(), mode: 0o755 };
                 self.items.push(Item::Overlay {
                     lower,
@@ -467,6 +472,15 @@ mod tests {
     }
 
     fn plan(spec: &SandboxSpec, guarded: &[Entry], executables: Option<&[PathBuf]>) -> Result<JailPlan, PlanError> {
+        plan_opened_by(spec, guarded, executables, &mut |path, _| Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }))
+    }
+
+    fn plan_opened_by(
+        spec: &SandboxSpec,
+        guarded: &[Entry],
+        executables: Option<&[PathBuf]>,
+        open: &mut Open<'_>,
+    ) -> Result<JailPlan, PlanError> {
         let (view, files) = (view(), BTreeSet::new());
         let inputs = Inputs {
             spec,
@@ -482,7 +496,7 @@ mod tests {
             scratch_bytes: 1 << 20,
             hidden: &["/home/a/.local/state/stockade".into()],
         };
-        build(&inputs, &mut |path, _| Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }))
+        build(&inputs, open)
     }
 
     /// One word and the place of everything that is mounted, in order.
@@ -528,6 +542,18 @@ mod tests {
         assert_eq!(writable, ["/tmp", "/home/a", "/var/tmp", "/home/a/work", "/home/a/.cargo/registry", "/dev/shm"]);
         assert_eq!(plan.rlimits, [(Resource::CoreSize {}, 0), (Resource::Processes {}, 101)]);
         assert_eq!((plan.landlock_layer, plan.seccomp_layer, plan.landlock.executable), (Layer::Required {}, Layer::Required {}, None));
+    }
+
+    #[test]
+    fn a_cache_whose_owner_cannot_be_mapped_is_shown_read_only() {
+        let cache = Path::new("/home/a/.cargo/registry");
+        let plan = plan_opened_by(&spec(MountMode::Overlay), &[], None, &mut |path, ownership| match ownership {
+            Ownership::Write if path == cache => Err(PlanError::Source { path: shown(path), why: "cannot be mapped".into() }),
+            Ownership::Write | Ownership::Read | Ownership::System => Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }),
+        })
+        .unwrap();
+        assert!(places(&plan).contains(&"ro /home/a/.cargo/registry".to_owned()), "{:?}", places(&plan));
+        assert!(!plan.landlock.writable.contains(&bytes(cache)));
     }
 
     #[test]
