@@ -5,7 +5,7 @@ use stockade_core::spec::SandboxSpec;
 use stockade_wire::plan::JailReport;
 
 use crate::backends::{BackendError, Start};
-use crate::limits::Cgroup;
+use crate::limits::{Cgroup, LimitError};
 
 /// Refuses, before anything is cloned, limits that somebody asked for and that cannot be held.
 pub(super) fn refuse_limits(early: &Enforcement, spec: &SandboxSpec) -> Result<(), BackendError> {
@@ -73,6 +73,12 @@ pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_
     answers
 }
 
+/// Where neither a cgroup counts memory nor the tree of processes can be read, nothing holds the limit.
+pub(super) fn nothing_samples_memory(answers: &mut Enforcement, error: &LimitError) {
+    let fix = answers.0.get(&Demand::Memory).map(|a| a.fix.clone()).unwrap_or_default();
+    answers.set(Demand::Memory, Level::Unavailable, format!("no control group counts it and it cannot be sampled: {error}"), fix);
+}
+
 fn own_namespace(name: &str) -> Option<u64> {
     let link = std::fs::read_link(format!("/proc/self/ns/{name}")).ok()?;
     let text = link.to_string_lossy();
@@ -92,4 +98,19 @@ pub(super) fn explain_step(step: &str, detail: &str, errno: i32) -> BackendError
         _ => "",
     };
     BackendError::Step { step: format!("jail: {step}"), detail: detail.to_owned(), fix: fix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_sampled_is_not_held_at_all() {
+        let mut answers = Enforcement::default();
+        answers.set(Demand::Memory, Level::Partial, "sampled", "delegate a group");
+        nothing_samples_memory(&mut answers, &LimitError::NoChildList { path: "/proc/1/task/1/children".into() });
+        let answer = answers.0.get(&Demand::Memory).unwrap();
+        assert_eq!((answer.level, answer.fix.as_str()), (Level::Unavailable, "delegate a group"));
+        assert!(answer.how.contains("/proc/1/task/1/children"), "{}", answer.how);
+    }
 }

@@ -186,7 +186,20 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     }
     let exports: Vec<(String, OwnedFd)> =
         export_names.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).zip(descriptors).collect();
-    let enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
+    let mut enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
+    if cgroup.sampled_memory().is_some()
+        && let Err(error) = limits::sampler::memory_of_tree(stream.guest.pid as u32, u64::MAX)
+    {
+        enforcement::nothing_samples_memory(&mut enforcement, &error);
+    }
+    let scratch = exports.first().map(|(_, fd)| fd.try_clone()).transpose();
+    let scratch = match scratch {
+        Ok(scratch) => scratch,
+        Err(error) => {
+            end(&stream.guest);
+            return Err(step("jail: export", format!("keeping the scratch file system open to measure it: {error}")));
+        }
+    };
     let connection = if passing == Passing::Possible { stream.connection } else { stream.connection.without_passing() };
     let counted = spec.limits.pids.filter(|l| l.origin == stockade_core::limits::Origin::Asked && cgroup.process_rlimit().is_some());
     let cgroup_free_tasks = counted.map(|l| l.value as usize);
@@ -197,7 +210,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         pids: spec.limits.is_asked(Demand::Pids),
         tasks: cgroup_free_tasks,
         full_is_limit: spec.limits.is_asked(Demand::Disk),
-        scratch: exports.first().and_then(|(_, fd)| fd.try_clone().ok()),
+        scratch,
         disk: layers.disk_watch(spec.limits.disk.map(|l| l.value))?,
         hit: None,
     };
