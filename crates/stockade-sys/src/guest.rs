@@ -115,8 +115,8 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     let (failure_write, go_read, null) = (lift(failure_write.as_fd())?, lift(go_read.as_fd())?, lift(null.as_fd())?);
     let environment: Vec<*const c_char> = start.environment.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
     let joins: Vec<RawFd> = start.join.iter().map(AsRawFd::as_raw_fd).collect();
-    // An ordinary user keeps the groups: the kernel allows no setgroups in a namespace it mapped by itself.
-    let privileged = rustix::process::geteuid().is_root();
+    // Who maps only itself keeps the groups: the kernel asks for rights to map another, and allows setgroups only to those who have them.
+    let privileged = start.identity.outside.0 != rustix::process::geteuid().as_raw();
     let child = Child {
         program: program.as_raw_fd(),
         control: control.as_raw_fd(),
@@ -145,7 +145,7 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
         ..raw::CloneArgs::default()
     };
     // SAFETY: the child calls `Child::run` at once, which makes raw calls on memory prepared above and never returns.
-    let pid = match unsafe { raw::clone3(&args) } {
+    let pid = match unsafe { raw::clone(&args) } {
         Ok(0) => child.run(),
         Ok(pid) => pid,
         Err(errno) => return Err(StartError::Clone(errno)),

@@ -86,6 +86,11 @@ impl HostMounts {
     }
 }
 
+/// Whether we may make mounts of directories at all.
+pub(super) fn can_mount(path: &Path) -> bool {
+    clone_tree(path).is_ok()
+}
+
 fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let fd = rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;

@@ -11,6 +11,7 @@ mod enforcement;
 mod exec_list;
 mod hostmounts;
 pub mod plan;
+mod starter;
 pub mod view;
 
 use std::fs;
@@ -31,14 +32,12 @@ use crate::drive::Watch;
 use crate::guard::Entry;
 use crate::guest;
 use crate::limits::{self, Cgroup, Frozen, JoinVersionTwo, Layout};
+use crate::surroundings::facts::Facts;
 use crate::workspace::kept;
-use plan::{Inputs, LayerPlace};
+use plan::{Inputs, LayerPlace, ProcPlace};
+use starter::Starter;
 use view::{Asker, View};
 
-/// Sandboxes started by root run as users of this range, which nothing else uses.
-const FIRST_UID: u32 = 0x7000_0000;
-/// The user inside a sandbox that root started.
-const INSIDE: (u32, u32) = (1000, 1000);
 /// How far the limit per user namespace lies behind the cgroup's.
 const SECOND_LINE: u64 = 64;
 /// Without a limit, the scratch file system may take this part of memory.
@@ -110,8 +109,8 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let spec = start.spec;
     let mut clock = Clock::default();
     limits::check(&spec.limits)?;
-    let root = rustix::process::geteuid().is_root();
-    let identity = identity(root)?;
+    let starter = Starter::current(start.directory);
+    let identity = starter.identity()?;
     let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
     let cgroup = Cgroup::create(&format!("stockade-{}", start.id), &spec.limits, &layout)?;
     let mut early = Enforcement::default();
@@ -127,11 +126,11 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         roots: start.toolchain_roots,
         workspace: spec.workspace.path.as_path(),
         ids: identity.inside,
-        named: !root,
+        named: starter == Starter::Ordinary,
     };
     let view = View::gather(&asker);
     clock.mark("host: view");
-    let mut mounts = hostmounts::HostMounts::new(root.then_some(identity.outside), start.directory);
+    let mut mounts = hostmounts::HostMounts::new((starter == Starter::Root).then_some(identity.outside), start.directory);
     let layers = Layers::prepare(start, &mut mounts, identity)?;
     let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
     refuse_writable_programs(executables.as_deref().unwrap_or_default(), spec)?;
@@ -149,7 +148,9 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         processes: process_rlimit(&cgroup, spec),
         scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
+        proc: proc_place(spec),
     };
+    let proc = inputs.proc;
     let plan = plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?;
     clock.mark("host: plan");
 
@@ -187,6 +188,10 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let exports: Vec<(String, OwnedFd)> =
         export_names.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).zip(descriptors).collect();
     let mut enforcement = enforcement::from_report(&report, &cgroup, start, layers.disk_level.clone());
+    starter.qualify(&mut enforcement);
+    if proc == ProcPlace::Outer {
+        enforcement::outer_proc(&mut enforcement);
+    }
     if cgroup.sampled_memory().is_some()
         && let Err(error) = limits::sampler::memory_of_tree(stream.guest.pid as u32, u64::MAX)
     {
@@ -231,6 +236,12 @@ fn process_rlimit(cgroup: &Cgroup, spec: &stockade_core::spec::SandboxSpec) -> u
     }
 }
 
+/// Where `/proc` comes from: a fresh one, unless a person allowed otherwise and the kernel will refuse it.
+fn proc_place(spec: &stockade_core::spec::SandboxSpec) -> ProcPlace {
+    let covered = spec.allow_degraded.contains(&Demand::Processes) && Facts::gather().proc_covered;
+    if covered { ProcPlace::Outer } else { ProcPlace::Fresh }
+}
+
 /// How long the host's own steps take; the guest times its own.
 struct Clock {
     last: std::time::Instant,
@@ -265,16 +276,6 @@ fn refuse_writable_programs(executables: &[PathBuf], spec: &stockade_core::spec:
             fix: "use --workspace-mode overlay or ro".into(),
         }),
     }
-}
-
-fn identity(root: bool) -> Result<Identity, BackendError> {
-    if root {
-        let random = crate::state::random_u32().map_err(|e| step("choosing a user", e.to_string()))?;
-        let id = FIRST_UID + (random & 0x00ff_ffff);
-        return Ok(Identity { outside: (id, id), inside: INSIDE });
-    }
-    let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Ok(Identity { outside: ids, inside: ids })
 }
 
 /// Where writes to the workspace and to further mounts go.

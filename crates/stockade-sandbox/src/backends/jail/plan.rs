@@ -50,6 +50,15 @@ pub enum LayerPlace {
     Scratch(String),
 }
 
+/// Where `/proc` comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcPlace {
+    /// A new one, of the sandbox's own pid namespace.
+    Fresh,
+    /// The one around it, read-only: where the kernel refuses a new one and a person allowed that.
+    Outer,
+}
+
 /// Everything a plan is built from.
 pub struct Inputs<'a> {
     /// What is wanted.
@@ -76,6 +85,8 @@ pub struct Inputs<'a> {
     pub scratch_bytes: u64,
     /// Directories that must not be seen though they lie beneath something that is shown (our own state).
     pub hidden: &'a [PathBuf],
+    /// Where `/proc` comes from.
+    pub proc: ProcPlace,
 }
 
 /// A plan that cannot be made.
@@ -109,7 +120,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     builder.guarded(open)?;
     builder.hide();
     builder.executables(open)?;
-    builder.kernel();
+    builder.kernel(open)?;
     let Builder { items, writable, exports, .. } = builder;
     let spec = inputs.spec;
     let layer = |demand| if spec.allow_degraded.contains(&demand) { Layer::Wanted {} } else { Layer::Required {} };
@@ -413,13 +424,20 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    fn kernel(&mut self) {
-        self.items.push(Item::Proc { path: "/proc".into() });
+    fn kernel(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        match self.inputs.proc {
+            ProcPlace::Fresh => self.items.push(Item::Proc { path: "/proc".into() }),
+            ProcPlace::Outer => {
+                let (source, target) = (open(Path::new("/proc"), Ownership::System)?, "/proc".into());
+                self.items.push(Item::Bind { source, target, access: Access::ReadOnly {}, execution: Execution::Denied {} });
+            }
+        }
         for path in PROC_MASKS {
             self.items.push(Item::Mask { path: path.into(), mode: 0 });
         }
         self.items.push(Item::Devices { path: "/dev".into() });
         self.writable.push("/dev/shm".into());
+        Ok(())
     }
 }
 
@@ -495,6 +513,7 @@ mod tests {
             processes: 101,
             scratch_bytes: 1 << 20,
             hidden: &["/home/a/.local/state/stockade".into()],
+            proc: ProcPlace::Fresh,
         };
         build(&inputs, open)
     }
