@@ -114,6 +114,10 @@ pub trait Running {
     fn steps(&self) -> &[(String, u32)];
     /// What a person should know about how this sandbox was made, one line each.
     fn notes(&self) -> &[String];
+    /// Variables that programs need to have because of how this sandbox was made; they replace what the specification says.
+    fn environment(&self) -> &[(String, OsString)] {
+        &[]
+    }
     /// Stops or continues everything inside.
     fn freeze(&mut self, frozen: crate::limits::Frozen) -> Result<(), BackendError>;
     /// Hands out descriptors of directories that outlive the sandbox (an upper layer in memory), by name.

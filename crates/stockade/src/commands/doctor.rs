@@ -86,7 +86,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     }
     checks.push(settings(places, context));
     let backend = assemble::backend_of(Backend::Auto)?;
-    let tried = trial::trial(backend.as_ref(), &places.state, &places.home);
+    let tried = trial::trial(backend.as_ref(), trial::Kind::Usual, &places.state, &places.home);
     let (enforcement, steps) = match &tried {
         Ok(found) => (found.enforcement.clone(), found.steps.clone()),
         Err(_) => (Enforcement::default(), Vec::new()),

@@ -7,6 +7,7 @@
 //! Behaviour on older kernels: everything needs Linux 5.12 (mount API, `mount_setattr`); overlays of ordinary users 5.11; Landlock 5.13.
 //! What is missing refuses the start with the demand's name, unless a person wrote `--allow-degraded`.
 
+mod bare;
 mod enforcement;
 mod exec_list;
 mod hostmounts;
@@ -64,7 +65,13 @@ impl Backend for Jail {
     }
 
     fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
-        start_jail(start, self.passing).map(|jail| Box::new(jail) as Box<dyn Running>)
+        match start_jail(start, self.passing) {
+            Ok(jail) => Ok(Box::new(jail)),
+            Err(BackendError::Obstacle { obstacle, .. }) if bare::may_stand_in(obstacle, start.spec) => {
+                Ok(Box::new(bare::start(start, obstacle, self.passing)?))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

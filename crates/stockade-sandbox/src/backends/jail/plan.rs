@@ -139,7 +139,8 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     })
 }
 
-fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
+/// Limits per process.
+pub(super) fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
     let mut limits = vec![(Resource::CoreSize {}, 0)];
     if let Some(files) = spec.limits.open_files {
         limits.push((Resource::OpenFiles {}, files.value));
