@@ -227,7 +227,7 @@ pub(crate) fn explain(error: &JobError) -> Failure {
     };
     let failure = Failure::from_error(step, error);
     match hint {
-        Some(hint) => failure.with_hint(hint),
+        Some(hint) => failure.with_hint(super::runnable(&hint)),
         None => failure,
     }
 }
