@@ -22,9 +22,13 @@ pub(crate) fn signal(signal: i32) {
         }
         if signal == libc::SIGKILL {
             // A stopped process starts no others while the next is being looked for.
-            fresh.iter().for_each(|pid| send(*pid, libc::SIGSTOP));
+            for pid in &fresh {
+                send(*pid, libc::SIGSTOP);
+            }
         }
-        fresh.iter().for_each(|pid| send(*pid, signal));
+        for pid in &fresh {
+            send(*pid, signal);
+        }
     }
 }
 

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_switch_that_is_off_is_the_one_that_is_named() {
         let check = |failed, errno, facts: &Facts, expected| {
-            assert_eq!(Obstacle::behind(failed, errno, facts), expected, "{failed:?} {errno} {facts:?}")
+            assert_eq!(Obstacle::behind(failed, errno, facts), expected, "{failed:?} {errno} {facts:?}");
         };
         check(Failed::Clone, libc::ENOSPC, &Facts { max_user_namespaces: Some(0), ..facts() }, Some(Obstacle::UserNamespacesOff));
         check(Failed::Clone, libc::ENOSPC, &facts(), Some(Obstacle::UserNamespacesUsedUp));

@@ -87,9 +87,10 @@ pub(super) fn plan(facts: &Facts, program: &Path, user: Option<u32>, existing: &
             Obstacle::UserNamespacesOff => keys.push(("user.max_user_namespaces", NAMESPACES, obstacle.why())),
             Obstacle::OrdinaryUsersRefused => keys.push(("kernel.unprivileged_userns_clone", "1", obstacle.why())),
             Obstacle::AppArmor => apparmor(program, existing, &mut changes)?,
-            // The first is no matter of settings; the second protects the whole machine and a person has to weigh that.
-            Obstacle::OldKernel | Obstacle::MemoryFiles => {}
-            Obstacle::UserNamespacesUsedUp
+            // No matter of settings, or (memory files) a protection of the whole machine that a person has to weigh.
+            Obstacle::OldKernel
+            | Obstacle::MemoryFiles
+            | Obstacle::UserNamespacesUsedUp
             | Obstacle::Filter(_)
             | Obstacle::ProcCovered(_)
             | Obstacle::RootWithoutMounts(_)
