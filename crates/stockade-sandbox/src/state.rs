@@ -431,10 +431,7 @@ pub fn private_directory(path: &Path) -> std::io::Result<()> {
 /// Removes a sandbox's directory. It first gets a name that says so: a removal that is killed half-way leaves nothing that looks like
 /// a sandbox, and any later start finishes it.
 fn bury(directory: &Path) -> Result<(), StateError> {
-    let Some(name) = directory.file_name() else { return Ok(()) };
-    let mut grave_name = OsString::from(DEAD);
-    grave_name.push(name);
-    let grave = directory.with_file_name(grave_name);
+    let Some(grave) = grave_of(directory) else { return Ok(()) };
     match fs::rename(directory, &grave) {
         Ok(()) => {}
         // Somebody else was quicker.
@@ -442,6 +439,18 @@ fn bury(directory: &Path) -> Result<(), StateError> {
         Err(e) => return Err(io("removing", directory)(e)),
     }
     remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))
+}
+
+/// Where a sandbox's directory is while it is being removed.
+fn grave_of(directory: &Path) -> Option<PathBuf> {
+    let mut name = OsString::from(DEAD);
+    name.push(directory.file_name()?);
+    Some(directory.with_file_name(name))
+}
+
+/// Whether nothing is left of a sandbox's directory, under its own name or while it is being removed.
+pub fn is_gone(directory: &Path) -> bool {
+    !directory.exists() && !grave_of(directory).is_some_and(|grave| grave.exists())
 }
 
 /// An error with its cause on one line.
