@@ -13,11 +13,11 @@ use stockade_wire::message::{Reply, Request};
 
 use crate::backends::BackendError;
 use crate::connection::{Connection, ConnectionError, Passing};
+use crate::surroundings::facts::Facts;
+use crate::surroundings::{Failed, Obstacle};
 
 /// How long a guest may take to answer during its start.
 pub const PATIENCE_SECONDS: u64 = 30;
-/// What to do where the kernel gives no namespaces.
-const RESTRICTED: &str = "user namespaces are switched off or restricted: run `stockade doctor`";
 
 /// Where a guest is started.
 pub struct Surroundings<'a> {
@@ -55,7 +55,11 @@ pub fn spawn(surroundings: &Surroundings<'_>, passing: Passing) -> Result<(Guest
         detail: format!("{detail}: {errno}"),
         fix: String::new(),
     };
-    let program = program::open(surroundings.programs).map_err(|e| prepare("making a memory file for the guest program", e))?;
+    let program = program::open(surroundings.programs).map_err(|errno| match errno {
+        // With the switch at 2 an executable memory file is refused at its making.
+        Errno::ACCESS => BackendError::Obstacle { obstacle: Obstacle::MemoryFiles, met: format!("making a memory file: {errno}") },
+        errno => prepare("making a memory file for the guest program", errno),
+    })?;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| prepare("making the control stream", e))?;
     let mut token = [0u8; 32];
@@ -74,29 +78,32 @@ pub fn spawn(surroundings: &Surroundings<'_>, passing: Passing) -> Result<(Guest
 
 /// Why a guest that should have answered did not.
 pub fn lost(guest: &Guest, error: ConnectionError) -> BackendError {
-    match (guest::failure_of(guest), error) {
-        (Some((stage, errno)), _) => {
-            let fix = match errno {
-                Errno::ACCESS if stage == "executing the guest" => {
-                    "memory files may not be executed here: sysctl vm.memfd_noexec=0, or ask your administrator".into()
-                }
-                Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS if stage == "making namespaces" => RESTRICTED.into(),
-                _ => String::new(),
-            };
-            BackendError::Step { step: "starting the guest".into(), detail: format!("{stage}: {errno}"), fix }
-        }
-        (None, error) => error.into(),
+    let Some((stage, errno)) = guest::failure_of(guest) else { return error.into() };
+    let met = format!("{stage}: {errno}");
+    let obstacle = match (stage, errno) {
+        ("executing the guest", Errno::ACCESS) => Some(Obstacle::MemoryFiles),
+        ("making namespaces", errno) => Obstacle::behind(Failed::Clone, errno.raw_os_error(), &Facts::gather()),
+        _ => None,
+    };
+    match obstacle {
+        Some(obstacle) => BackendError::Obstacle { obstacle, met },
+        None => BackendError::Step { step: "starting the guest".into(), detail: met, fix: String::new() },
     }
 }
 
 fn explain(error: &guest::StartError) -> BackendError {
+    let errno = match error {
+        guest::StartError::Clone(errno) => errno.raw_os_error(),
+        // Only the parent's rights over the new namespace can be missing here.
+        guest::StartError::IdMap(_, error) => error.raw_os_error().unwrap_or(0),
+        guest::StartError::Prepare(_) => 0,
+    };
+    if let Some(obstacle) = Obstacle::behind(Failed::Clone, errno, &Facts::gather()) {
+        return BackendError::Obstacle { obstacle, met: error.to_string() };
+    }
     let fix = match error {
-        guest::StartError::Clone(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS) | guest::StartError::IdMap(..) => {
-            RESTRICTED.into()
-        }
-        guest::StartError::Clone(Errno::NOSYS) => "Stockade needs Linux 5.12 or newer".into(),
         guest::StartError::Clone(Errno::AGAIN) => "the limit of processes is reached: see `ulimit -u`".into(),
-        guest::StartError::Clone(_) | guest::StartError::Prepare(_) => String::new(),
+        guest::StartError::Clone(_) | guest::StartError::Prepare(_) | guest::StartError::IdMap(..) => String::new(),
     };
     BackendError::Step { step: "starting the guest".into(), detail: error.to_string(), fix }
 }

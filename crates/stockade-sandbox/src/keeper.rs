@@ -8,12 +8,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use stockade_core::demand::Enforcement;
+use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::id::SandboxId;
 use stockade_core::spec::SandboxSpec;
 use stockade_wire::message::{Reply, Request};
 
-use crate::backends::{Backend, Start, local};
+use crate::backends::{Backend, BackendError, Running, Start, local};
 use crate::connection::{Connection, ConnectionError};
 use crate::files::FileError;
 use crate::guard::Guard;
@@ -97,7 +97,7 @@ pub fn hold(
         guard: &guard,
         programs: Some(&programs),
     };
-    let started = Sandbox::start(backend, &start).map(Sandbox::into_running);
+    let started = Sandbox::start(backend, &start).map(Sandbox::into_running).and_then(refuse_without_namespaces);
     let listening = started.map_err(JobError::from).and_then(|running| {
         let listener = hold::listen(socket).map_err(|e| JobError::Keep(format!("listening on {}: {e}", socket.display())))?;
         Ok((running, listener))
@@ -260,4 +260,15 @@ fn copy_layer(from: &Path, to: &Path) -> Result<(), JobError> {
     let ownership = if rustix::process::geteuid().is_root() { kept::Ownership::Same } else { kept::Ownership::Caller };
     kept::copy_tree(source.as_fd(), &to.join("upper"), ownership).map_err(|e| JobError::Keep(e.to_string()))?;
     Ok(())
+}
+/// Without namespaces only a whole run can be ended for certain, and only there programs get the variables they need.
+fn refuse_without_namespaces(running: Box<dyn Running>) -> Result<Box<dyn Running>, BackendError> {
+    if running.environment().is_empty() {
+        return Ok(running);
+    }
+    Err(BackendError::Demand {
+        demand: Demand::Processes,
+        why: "without namespaces a created sandbox could outlive its supervisor".into(),
+        fix: "use `stockade run`".into(),
+    })
 }

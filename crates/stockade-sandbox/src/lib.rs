@@ -40,6 +40,8 @@ pub mod sandbox;
 #[cfg(wall)]
 pub mod state;
 #[cfg(wall)]
+pub mod surroundings;
+#[cfg(wall)]
 pub mod trial;
 #[cfg(wall)]
 pub mod watch;

@@ -57,7 +57,12 @@ impl Sandbox {
             judge(running.enforcement(), start.spec)?;
         }
         let spec = start.spec;
-        Ok(Self { running, environment: spec.env.clone(), cwd: spec.cwd.clone(), timeout: spec.limits.time.map(|l| l.value) })
+        let mut environment = spec.env.clone();
+        for (name, value) in running.environment() {
+            environment.retain(|(known, _)| known != name);
+            environment.push((name.clone(), value.clone()));
+        }
+        Ok(Self { running, environment, cwd: spec.cwd.clone(), timeout: spec.limits.time.map(|l| l.value) })
     }
 
     /// What holds.

@@ -455,16 +455,25 @@ impl Grave {
 /// Gives a sandbox's directory a name that says that it is being removed: a removal that is killed half-way leaves nothing that looks
 /// like a sandbox, and any later start finishes it.
 fn bury(directory: &Path) -> Result<Grave, StateError> {
-    let Some(name) = directory.file_name() else { return Ok(Grave(None)) };
-    let mut grave_name = OsString::from(DEAD);
-    grave_name.push(name);
-    let grave = directory.with_file_name(grave_name);
+    let Some(grave) = grave_of(directory) else { return Ok(Grave(None)) };
     match fs::rename(directory, &grave) {
         Ok(()) => Ok(Grave(Some(grave))),
         // Somebody else was quicker.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Grave(None)),
         Err(e) => Err(io("removing", directory)(e)),
     }
+}
+
+/// Where a sandbox's directory is while it is being removed.
+fn grave_of(directory: &Path) -> Option<PathBuf> {
+    let mut name = OsString::from(DEAD);
+    name.push(directory.file_name()?);
+    Some(directory.with_file_name(name))
+}
+
+/// Whether nothing is left of a sandbox's directory, under its own name or while it is being removed.
+pub fn is_gone(directory: &Path) -> bool {
+    !directory.exists() && !grave_of(directory).is_some_and(|grave| grave.exists())
 }
 
 /// An error with its cause on one line.

@@ -27,24 +27,40 @@ pub struct Found {
     pub ran: bool,
 }
 
+/// Which sandbox is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The one that people get. What is missing is shown, but it does not do without namespaces.
+    Usual,
+    /// What `--allow-degraded` leaves where there are no namespaces.
+    Degraded,
+}
+
 /// Starts a sandbox around an empty directory, runs `/bin/true` in it, and removes everything again.
-pub fn trial(backend: &dyn Backend, state: &Path, home: &Path) -> Result<Found, JobError> {
+pub fn trial(backend: &dyn Backend, kind: Kind, state: &Path, home: &Path) -> Result<Found, JobError> {
     let sandboxes = Sandboxes::open(state)?;
     let owned = sandboxes.create()?;
     let workspace = std::env::temp_dir().join(format!("stockade-trial-{}", owned.id));
-    let result = in_workspace(backend, &owned, &workspace, home);
+    let result = in_workspace(backend, kind, &owned, &workspace, home);
     // An empty directory of our own; nothing worse can happen than that it stays.
     let _ = std::fs::remove_dir(&workspace);
     owned.remove()?;
     result
 }
 
-fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &Path, home: &Path) -> Result<Found, JobError> {
+fn in_workspace(backend: &dyn Backend, kind: Kind, owned: &crate::state::Owned, workspace: &Path, home: &Path) -> Result<Found, JobError> {
     crate::state::private_directory(workspace).map_err(|e| JobError::Keep(format!("making a directory for the trial: {e}")))?;
     let real = std::fs::canonicalize(workspace).map_err(|e| JobError::Keep(e.to_string()))?;
     let safe = |path: &Path| SafePath::new(path).map_err(|e| JobError::Keep(e.to_string()));
+    // The point is to see everything that is missing, not to stop at the first. A jail that stands always has its own network, so
+    // leaving that one out changes nothing but that namespaces must be there.
+    let usual = |demand: &Demand| kind == Kind::Degraded || *demand != Demand::Network;
+    let mode = match kind {
+        Kind::Usual => MountMode::Overlay,
+        Kind::Degraded => MountMode::Ro,
+    };
     let spec = SandboxSpec {
-        workspace: Workspace { path: safe(&real)?, mode: MountMode::Overlay, git_common: None },
+        workspace: Workspace { path: safe(&real)?, mode, git_common: None },
         mounts: Vec::new(),
         env: vec![("PATH".into(), OsString::from("/usr/bin:/bin"))],
         cwd: safe(&real)?,
@@ -57,8 +73,7 @@ fn in_workspace(backend: &dyn Backend, owned: &crate::state::Owned, workspace: &
             disk: Some(Limit::default_of(64 << 20)),
             ..Limits::default()
         },
-        // The point is to see everything that is missing, not to stop at the first.
-        allow_degraded: Demand::ALL.into_iter().collect::<BTreeSet<_>>(),
+        allow_degraded: Demand::ALL.into_iter().filter(usual).collect::<BTreeSet<_>>(),
         path_dirs: Vec::new(),
     };
     let start = Start {

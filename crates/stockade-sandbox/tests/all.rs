@@ -59,6 +59,7 @@ impl Ground {
             toolchain_roots: &[],
             hidden: &[],
             guard: &Guard::default(),
+            programs: None,
         };
         let sandbox = Sandbox::start(backend, &start).unwrap();
         Self { sandbox, workspace, _directory: directory }

@@ -179,7 +179,7 @@ impl Context {
         }
     }
 
-    /// Kills every program: all processes where we are the first one, else the groups we started.
+    /// Signals every program: all processes where we are the first one, else the groups we started and what left them.
     pub(crate) fn signal_all(&self, signal: i32) {
         match self.role {
             Role::Init => crate::signals::kill_everyone(signal),
@@ -187,6 +187,7 @@ impl Context {
                 for group in self.children.keys() {
                     crate::signals::kill_group(*group, signal);
                 }
+                crate::descendants::signal(signal);
             }
         }
     }

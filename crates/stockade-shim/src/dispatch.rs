@@ -46,7 +46,7 @@ impl Server {
                 self.context.reply(id, &Reply::Done {});
                 return Err(End::Asked);
             }
-            Request::Hello { .. } | Request::Jail { .. } => {
+            Request::Hello { .. } | Request::Jail { .. } | Request::Confine { .. } => {
                 self.context.fail(id, Failure::invalid("this request is only possible at the start"));
             }
             Request::Run { exec } => self.run(id, &exec),

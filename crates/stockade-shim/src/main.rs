@@ -7,11 +7,12 @@
 //! On older kernels: `close_range` (5.9) is a second lock only; everything else has been there since 4.13.
 //!
 //! ```text
-//! Hello ─▶ Welcome ─▶ [ Jail ─▶ Jailed ] ─▶ serve until the stream ends
+//! Hello ─▶ Welcome ─▶ [ Jail or Confine ─▶ Jailed ] ─▶ serve until the stream ends
 //! ```
 
 mod channel;
 mod context;
+mod descendants;
 mod diagnose;
 mod dispatch;
 mod ends;
@@ -69,7 +70,12 @@ fn guest() -> Option<End> {
     greet(&mut channel, &token)?;
     let first = match channel.read_one() {
         Ok((id, Request::Jail { plan })) => {
-            enter_jail(&mut channel, id, &plan)?;
+            let passed = channel.take_descriptors(usize::MAX);
+            answer(&mut channel, id, jail::apply(&plan, passed))?;
+            None
+        }
+        Ok((id, Request::Confine { plan })) => {
+            answer(&mut channel, id, jail::confine_bare(&plan))?;
             None
         }
         Ok(other) => Some(other),
@@ -101,9 +107,8 @@ fn greet(channel: &mut Channel, token: &Token) -> Option<()> {
     channel.write_one(id, &Reply::Welcome { version: VERSION, pid }, &[]).ok()
 }
 
-fn enter_jail(channel: &mut Channel, id: u32, plan: &stockade_wire::plan::JailPlan) -> Option<()> {
-    let passed = channel.take_descriptors(usize::MAX);
-    match jail::apply(plan, passed) {
+fn answer(channel: &mut Channel, id: u32, outcome: Result<jail::Jailed, jail::StepFailure>) -> Option<()> {
+    match outcome {
         Ok(jailed) => channel.write_one(id, &Reply::Jailed { report: jailed.report }, &jailed.exports).ok(),
         Err(failure) => {
             let reply = Reply::JailFailed { step: failure.step.to_owned(), detail: failure.detail, errno: failure.errno };

@@ -21,7 +21,7 @@ pub fn in_background(act: impl FnOnce()) {
     }
     let args = raw::CloneArgs { exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() };
     // SAFETY: this process has one thread, so its copy is whole: no lock is held by a thread that the copy lacks.
-    match unsafe { raw::clone3(&args) } {
+    match unsafe { raw::clone(&args) } {
         Ok(0) => {
             leave();
             act();
@@ -80,7 +80,7 @@ mod tests {
         let own = rustix::process::getsid(None).unwrap();
         // SAFETY: as in `in_background`, but for the other threads: the child makes raw calls and small allocations, and the
         // harness's threads are at rest.
-        match unsafe { raw::clone3(&raw::CloneArgs { exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() }) }.unwrap() {
+        match unsafe { raw::clone(&raw::CloneArgs { exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() }) }.unwrap() {
             0 => {
                 leave();
                 let inherited = rustix::fs::readlink("/proc/self/fd/1", Vec::new()).unwrap();

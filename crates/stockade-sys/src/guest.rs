@@ -117,7 +117,8 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     let (program, control) = (lift(start.program.as_fd())?, lift(start.control.as_fd())?);
     let (failure_write, null) = (lift(failure_write.as_fd())?, lift(null.as_fd())?);
     let environment: Vec<*const c_char> = start.environment.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
-    let joins: Vec<RawFd> = start.join.iter().map(AsRawFd::as_raw_fd).collect();
+    let (into, procs) = version_two(start.cgroup)?;
+    let joins: Vec<RawFd> = start.join.iter().chain(&procs).map(AsRawFd::as_raw_fd).collect();
     let child = Child {
         program: program.as_raw_fd(),
         control: control.as_raw_fd(),
@@ -131,17 +132,16 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
         Namespaces::All => libc::CLONE_NEWUSER | libc::CLONE_NEWPID,
         Namespaces::None => 0,
     };
-    let into = start.cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let mut pidfd: c_int = -1;
     let args = raw::CloneArgs {
-        flags: (namespaces | libc::CLONE_PIDFD) as u64 | into,
+        flags: (namespaces | libc::CLONE_PIDFD) as u64 | into.map_or(0, |_| CLONE_INTO_CGROUP),
         pidfd: &raw mut pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
-        cgroup: start.cgroup.map_or(0, |directory| directory.as_raw_fd() as u64),
+        cgroup: into.map_or(0, |directory| directory.as_raw_fd() as u64),
         ..raw::CloneArgs::default()
     };
     // SAFETY: the child calls `Child::run` at once, which makes raw calls on memory prepared above and never returns.
-    let pid = match unsafe { raw::clone3(&args) } {
+    let pid = match unsafe { raw::clone(&args) } {
         Ok(0) => child.run(),
         Ok(pid) => pid,
         Err(errno) => return Err(StartError::Clone(errno)),
@@ -160,6 +160,17 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
     Ok(guest)
 }
 
+/// How the child gets into its cgroup of version 2: cloned into it, or, where a container's filter knows no `clone3`, by writing to a file.
+fn version_two(cgroup: Option<BorrowedFd<'_>>) -> Result<(Option<BorrowedFd<'_>>, Option<OwnedFd>), StartError> {
+    let Some(directory) = cgroup else { return Ok((None, None)) };
+    if raw::has_clone3() {
+        return Ok((Some(directory), None));
+    }
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+    let procs = rustix::fs::openat(directory, "cgroup.procs", flags, rustix::fs::Mode::empty()).map_err(StartError::Prepare)?;
+    Ok((None, Some(procs)))
+}
+
 /// A copy of a descriptor with a number that the child's own arrangements cannot overwrite.
 fn lift(fd: BorrowedFd<'_>) -> Result<OwnedFd, StartError> {
     rustix::io::fcntl_dupfd_cloexec(fd, 10).map_err(StartError::Prepare)
@@ -167,8 +178,8 @@ fn lift(fd: BorrowedFd<'_>) -> Result<OwnedFd, StartError> {
 
 fn write_maps(pid: i32, identity: Identity) -> Result<(), StartError> {
     let write = |file: &'static str, text: String| fs::write(format!("/proc/{pid}/{file}"), text).map_err(|e| StartError::IdMap(file, e));
-    // An ordinary user keeps the groups: the kernel allows no setgroups in a namespace it mapped by itself.
-    if !rustix::process::geteuid().is_root() {
+    // Who maps only itself keeps the groups: the kernel asks for rights to map another, and allows setgroups only to those who have them.
+    if identity.outside.0 == rustix::process::geteuid().as_raw() {
         write("setgroups", "deny".into())?;
     }
     write("uid_map", format!("{} {} 1\n", identity.inside.0, identity.outside.0))?;

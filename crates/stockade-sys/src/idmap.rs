@@ -48,7 +48,7 @@ pub fn user_namespace(users: Swap, groups: Swap) -> std::io::Result<OwnedFd> {
     let (wait_fd, close_fd) = (go_read.as_raw_fd(), go_write.as_raw_fd());
     let args = raw::CloneArgs { flags: libc::CLONE_NEWUSER as u64, exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() };
     // SAFETY: the child only closes a descriptor, reads a byte and exits, all by raw calls.
-    let pid = match unsafe { raw::clone3(&args) }? {
+    let pid = match unsafe { raw::clone(&args) }? {
         0 => {
             // SAFETY: a plain integer; without this the child would hold its own pipe open.
             unsafe { libc::close(close_fd) };

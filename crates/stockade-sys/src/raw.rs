@@ -21,14 +21,39 @@ pub(crate) struct CloneArgs {
     pub(crate) cgroup: u64,
 }
 
-/// Clones the process; returns 0 in the child.
+/// Clones the process; returns 0 in the child. Falls back to the older call: container engines answer `clone3` with ENOSYS because
+/// their filters cannot look into its arguments.
 ///
 /// # Safety
 /// The child of a threaded process may only make raw system calls on memory prepared beforehand, until it executes
-/// another program or exits.
-pub(crate) unsafe fn clone3(args: &CloneArgs) -> Result<i32, Errno> {
+/// another program or exits. Without `clone3` only `flags`, `pidfd` and `exit_signal` of the arguments are used.
+pub(crate) unsafe fn clone(args: &CloneArgs) -> Result<i32, Errno> {
+    // SAFETY: the caller keeps the child's rules.
+    match unsafe { clone3(args) } {
+        // SAFETY: as above.
+        Err(Errno::NOSYS) => unsafe { clone2(args) },
+        other => other,
+    }
+}
+
+/// Whether `clone3` is there: without arguments it does nothing but say so.
+pub(crate) fn has_clone3() -> bool {
+    // SAFETY: a size of 0 is refused before the null pointer is looked at.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<CloneArgs>(), 0usize) };
+    check(result).err() != Some(Errno::NOSYS)
+}
+
+unsafe fn clone3(args: &CloneArgs) -> Result<i32, Errno> {
     // SAFETY: the argument structure is valid for reads through the call and its size is given; the caller keeps the child's rules.
     let result = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::from_ref(args), size_of::<CloneArgs>()) };
+    check(result).map(|pid| pid as i32)
+}
+
+unsafe fn clone2(args: &CloneArgs) -> Result<i32, Errno> {
+    let flags = args.flags | args.exit_signal;
+    // SAFETY: a null stack means a copy of ours; the third argument is where the kernel stores the pidfd, on every architecture we
+    // build for, and the caller keeps that place valid; the others are not used by these flags.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0u64, args.pidfd, 0u64, 0u64) };
     check(result).map(|pid| pid as i32)
 }
 

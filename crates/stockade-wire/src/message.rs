@@ -94,6 +94,8 @@ wire_enum! {
         20 = Shutdown {},
         /// Answered by `Pong`.
         21 = Ping {},
+        /// Confine yourself where no jail can be built (in place of `Jail`, once, before anything else). Answered like `Jail`.
+        22 = Confine { plan: crate::plan::BarePlan },
     }
 }
 

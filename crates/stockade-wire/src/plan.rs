@@ -130,6 +130,24 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// What the guest does to itself where no namespace can be had: the layers that need none.
+    BarePlan {
+        /// Limits per process.
+        rlimits: Vec<(Resource, u64)>,
+        /// Files and directories that may be read, and executed where there is no list.
+        readable: Vec<Bytes>,
+        /// Files and directories that may be changed as well.
+        writable: Vec<Bytes>,
+        /// The only files that may be executed; `None`: everything that can be read.
+        executable: Option<Vec<Bytes>>,
+        /// Whether Landlock must hold.
+        landlock_layer: Layer,
+        /// A directory of ours that could be written but for Landlock.
+        probe: Bytes,
+    }
+}
+
+wire_struct! {
     /// What the guest read back from the kernel when the jail stood.
     JailReport {
         /// Each step and the microseconds it took.

@@ -23,6 +23,10 @@ const NEEDS: &[Need] = &[
     Need { program: "python3", package: "python3", reason: "inside: an interpreter, and attacks written in it" },
     Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },
     Need { program: "npm", package: "npm", reason: "inside: package caches over the empty home" },
+    Need { program: "dockerd", package: "docker.io", reason: "surroundings: inside a real container without privileges" },
+    Need { program: "mkfs.btrfs", package: "btrfs-progs", reason: "surroundings: a workspace on btrfs" },
+    Need { program: "mkfs.xfs", package: "xfsprogs", reason: "surroundings: a workspace on XFS" },
+    Need { program: "apparmor_parser", package: "apparmor", reason: "surroundings: reads the AppArmor profile that is shipped" },
     Need { program: "java", package: "default-jre-headless", reason: "inside: many threads and memory maps" },
 ];
 

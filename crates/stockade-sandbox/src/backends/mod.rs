@@ -15,6 +15,7 @@ use crate::connection::{Connection, ConnectionError};
 use crate::drive::Watch;
 use crate::guard::Guard;
 use crate::limits::LimitError;
+use crate::surroundings::{Obstacle, named};
 
 pub mod jail;
 pub mod local;
@@ -31,6 +32,14 @@ pub enum BackendError {
         why: String,
         /// What to do.
         fix: String,
+    },
+    /// The machine refuses what a jail is made of.
+    #[error("{} cannot be enforced here: {}", named(.obstacle.demands()), .obstacle.why())]
+    Obstacle {
+        /// What is in the way.
+        obstacle: Obstacle,
+        /// The step that met it, and what the kernel said.
+        met: String,
     },
     /// A step of the start failed.
     #[error("{detail}")]
@@ -58,6 +67,7 @@ impl BackendError {
     pub fn step(&self) -> String {
         match self {
             Self::Demand { demand, .. } => format!("enforcing {demand}"),
+            Self::Obstacle { met, .. } => met.clone(),
             Self::Step { step, .. } => step.clone(),
             Self::Plan(_) => "planning the jail".into(),
             Self::Connection(_) => "talking to the guest".into(),
@@ -69,6 +79,7 @@ impl BackendError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Demand { fix, .. } | Self::Step { fix, .. } => (!fix.is_empty()).then(|| fix.clone()),
+            Self::Obstacle { obstacle, .. } => Some(obstacle.fix().to_owned()),
             Self::Plan(jail::plan::PlanError::Covers(_)) => Some("choose a directory of your own".into()),
             Self::Connection(_) | Self::Limits(_) | Self::Plan(_) => None,
         }
@@ -105,6 +116,10 @@ pub trait Running {
     fn steps(&self) -> &[(String, u32)];
     /// What a person should know about how this sandbox was made, one line each.
     fn notes(&self) -> &[String];
+    /// Variables that programs need to have because of how this sandbox was made; they replace what the specification says.
+    fn environment(&self) -> &[(String, OsString)] {
+        &[]
+    }
     /// Stops or continues everything inside.
     fn freeze(&mut self, frozen: crate::limits::Frozen) -> Result<(), BackendError>;
     /// Hands out descriptors of directories that outlive the sandbox (an upper layer in memory), by name.

@@ -45,7 +45,8 @@ pub(super) fn limits(memory: Option<u64>, pids: Option<u32>, cpu_millis: Option<
 fn start(group: &Cgroup, script: &str) -> Child {
     let mut files = group.join_files().unwrap();
     // The shim is cloned into version 2; a shell has to write.
-    let open = |d: &OwnedFd| rustix::fs::openat(d, "cgroup.procs", rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty()).unwrap();
+    let open =
+        |d: &std::os::fd::OwnedFd| rustix::fs::openat(d, "cgroup.procs", rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty()).unwrap();
     files.extend(group.v2_directory().map(open));
     let mut joining = String::from("set -e; ");
     for file in &files {

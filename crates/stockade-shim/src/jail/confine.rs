@@ -14,7 +14,7 @@ use stockade_wire::plan::{Groups, Landlock, Resource};
 use super::{Doing, Need, Trouble, mounts, seccomp, shown};
 
 /// The newest Landlock version whose rights this code knows; the crate asks the kernel for all of them it has.
-const LANDLOCK_TARGET: ABI = ABI::V9;
+pub(super) const LANDLOCK_TARGET: ABI = ABI::V9;
 
 /// Becomes the user that the sandbox runs as. The id maps are there: the host wrote them before it sent the plan.
 pub(crate) fn identity(uid: u32, gid: u32, groups: &Groups) -> Result<(), Trouble> {
@@ -106,7 +106,12 @@ pub(crate) struct LandlockState {
 
 /// Restricts writing and executing; every right the kernel knows is handled.
 pub(crate) fn landlock(plan: &Landlock, need: Need) -> Result<LandlockState, Trouble> {
-    let status = restrict(plan).map_err(|e| Trouble::new(format!("restricting files: {e}")))?;
+    state(restrict(plan), need)
+}
+
+/// What a restriction came to.
+pub(super) fn state(status: Result<landlock::RestrictionStatus, Box<dyn std::error::Error>>, need: Need) -> Result<LandlockState, Trouble> {
+    let status = status.map_err(|e| Trouble::new(format!("restricting files: {e}")))?;
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
         _ => 0,
@@ -135,7 +140,11 @@ fn restrict(plan: &Landlock) -> Result<landlock::RestrictionStatus, Box<dyn std:
     Ok(rules.restrict_self()?)
 }
 
-fn allow(rules: RulesetCreated, path: &[u8], rights: impl Into<BitFlags<AccessFs>>) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+pub(super) fn allow(
+    rules: RulesetCreated,
+    path: &[u8],
+    rights: impl Into<BitFlags<AccessFs>>,
+) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     use std::os::unix::ffi::OsStrExt;
     let rights = rights.into();
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));

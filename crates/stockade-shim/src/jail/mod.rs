@@ -11,6 +11,7 @@
 //! Each step is one function, is timed, and fails alone with its own name. Nothing is retried and nothing is skipped:
 //! a step that fails ends the guest, unless a person allowed that layer to be missing (`Layer::Wanted`).
 
+mod bare;
 mod confine;
 mod devices;
 mod mounts;
@@ -23,6 +24,7 @@ mod seccomp;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+pub(crate) use bare::confine_bare;
 use rustix::io::Errno;
 use stockade_wire::plan::{JailPlan, JailReport, Layer};
 

@@ -42,3 +42,15 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         Verb::DocsReference => docs_reference::run(context),
     }
 }
+
+/// A fix that a person can type as it stands: `sudo` looks for programs in its own places, so elsewhere this one is named by its path.
+#[cfg(wall)]
+fn runnable(fix: &str) -> String {
+    let Some(rest) = fix.strip_prefix("sudo stockade ") else { return fix.to_owned() };
+    let program = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)).unwrap_or_default();
+    let found_by_sudo = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let standard =
+        std::path::Path::new(&program).parent().is_none_or(|place| found_by_sudo.iter().any(|known| place == std::path::Path::new(known)));
+    let plain = program.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
+    if standard || !plain { fix.to_owned() } else { format!("sudo {program} {rest}") }
+}

@@ -9,8 +9,8 @@ use stockade_core::demand::{Demand, Enforcement, Level};
 use stockade_core::limits::Origin;
 use stockade_core::result::{Decision, RunResult, Truncated};
 use stockade_core::spec::SandboxSpec;
-use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::background;
+use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess, Remains};
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
@@ -236,7 +236,7 @@ pub(crate) fn explain(error: &JobError) -> Failure {
     };
     let failure = Failure::from_error(step, error);
     match hint {
-        Some(hint) => failure.with_hint(hint),
+        Some(hint) => failure.with_hint(super::runnable(&hint)),
         None => failure,
     }
 }

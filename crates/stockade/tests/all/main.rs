@@ -6,6 +6,8 @@
 mod created;
 mod output;
 mod shipped;
+#[cfg(target_os = "linux")]
+mod surroundings;
 mod usage;
 #[cfg(target_os = "linux")]
 mod wall;

@@ -5,7 +5,9 @@ use stockade_core::spec::SandboxSpec;
 use stockade_wire::plan::JailReport;
 
 use crate::backends::{BackendError, Start};
-use crate::limits::Cgroup;
+use crate::limits::{Cgroup, LimitError};
+use crate::surroundings::facts::Facts;
+use crate::surroundings::{Failed, Obstacle};
 
 /// Refuses, before anything is cloned, limits that somebody asked for and that cannot be held.
 pub(super) fn refuse_limits(early: &Enforcement, spec: &SandboxSpec) -> Result<(), BackendError> {
@@ -73,23 +75,53 @@ pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_
     answers
 }
 
+/// Where neither a cgroup counts memory nor the tree of processes can be read, nothing holds the limit.
+pub(super) fn nothing_samples_memory(answers: &mut Enforcement, error: &LimitError) {
+    let fix = answers.0.get(&Demand::Memory).map(|a| a.fix.clone()).unwrap_or_default();
+    answers.set(Demand::Memory, Level::Unavailable, format!("no control group counts it and it cannot be sampled: {error}"), fix);
+}
+
+/// The outer `/proc` is shown, read-only: processes outside can be seen.
+pub(super) fn outer_proc(answers: &mut Enforcement) {
+    let obstacle = Obstacle::ProcCovered(Facts::gather().engine);
+    answers.set(Demand::Processes, Level::Partial, format!("the /proc around it is shown: {}", obstacle.why()), obstacle.fix());
+}
+
 fn own_namespace(name: &str) -> Option<u64> {
     let link = std::fs::read_link(format!("/proc/self/ns/{name}")).ok()?;
     let text = link.to_string_lossy();
     text.trim_start_matches(|c: char| !c.is_ascii_digit()).trim_end_matches(']').parse().ok()
 }
 
-/// A failed step as an error that names the fix where one is known.
+/// A failed step as an error that names what is in the way where that is known.
 pub(super) fn explain_step(step: &str, detail: &str, errno: i32) -> BackendError {
-    let refused = errno == libc::EPERM || errno == libc::EACCES;
-    let fix = match step {
-        "landlock" => "use a kernel with Landlock (5.13, lsm=landlock), or --allow-degraded files",
-        "seccomp" => "use a kernel with seccomp filters, or --allow-degraded syscalls",
-        "root" if refused && detail.contains("proc") => {
-            "this machine hides parts of /proc (a container?): start the container with --security-opt systempaths=unconfined"
-        }
-        "scratch" | "sources" | "cgroup namespace" | "loopback" if refused => "user namespaces are restricted here: run `stockade doctor`",
-        _ => "",
+    let failed = match step {
+        "landlock" if detail.starts_with("this kernel has no Landlock") => None,
+        "root" if detail.starts_with("making proc") => Some(Failed::Proc),
+        _ => Some(Failed::Inside),
     };
+    let obstacle = match failed {
+        None => Some(Obstacle::NoLandlock),
+        Some(failed) => Obstacle::behind(failed, errno, &Facts::gather()),
+    };
+    if let Some(obstacle) = obstacle {
+        return BackendError::Obstacle { obstacle, met: format!("jail: {step}: {detail}") };
+    }
+    let fix = if step == "seccomp" { "use a kernel with seccomp filters, or --allow-degraded syscalls" } else { "" };
     BackendError::Step { step: format!("jail: {step}"), detail: detail.to_owned(), fix: fix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_sampled_is_not_held_at_all() {
+        let mut answers = Enforcement::default();
+        answers.set(Demand::Memory, Level::Partial, "sampled", "delegate a group");
+        nothing_samples_memory(&mut answers, &LimitError::NoChildList { path: "/proc/1/task/1/children".into() });
+        let answer = answers.0.get(&Demand::Memory).unwrap();
+        assert_eq!((answer.level, answer.fix.as_str()), (Level::Unavailable, "delegate a group"));
+        assert!(answer.how.contains("/proc/1/task/1/children"), "{}", answer.how);
+    }
 }

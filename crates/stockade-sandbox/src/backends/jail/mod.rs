@@ -7,11 +7,13 @@
 //! Behaviour on older kernels: everything needs Linux 5.12 (mount API, `mount_setattr`); overlays of ordinary users 5.11; Landlock 5.13.
 //! What is missing refuses the start with the demand's name, unless a person wrote `--allow-degraded`.
 
+mod bare;
 mod enforcement;
 mod exec_list;
 mod hostmounts;
 mod layers;
 pub mod plan;
+mod starter;
 pub mod view;
 mod wall;
 
@@ -31,16 +33,14 @@ use crate::connection::{Connection, ConnectionError, Passing};
 use crate::drive::Watch;
 use crate::guest::{self, Greeted, Surroundings};
 use crate::limits::{self, Cgroup, Frozen, Layout};
+use crate::surroundings::facts::Facts;
 use hostmounts::HostMounts;
 use layers::Layers;
-use plan::Inputs;
+use plan::{Inputs, ProcPlace};
+use starter::Starter;
 use view::{Asker, View};
 use wall::Wall;
 
-/// Sandboxes started by root run as users of this range, which nothing else uses.
-const FIRST_UID: u32 = 0x7000_0000;
-/// The user inside a sandbox that root started.
-const INSIDE: (u32, u32) = (1000, 1000);
 /// How far the limit per user namespace lies behind the cgroup's.
 const SECOND_LINE: u64 = 64;
 /// The wall.
@@ -62,7 +62,13 @@ impl Backend for Jail {
     }
 
     fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
-        start_jail(start, self.passing).map(|jail| Box::new(jail) as Box<dyn Running>)
+        match start_jail(start, self.passing) {
+            Ok(jail) => Ok(Box::new(jail)),
+            Err(BackendError::Obstacle { obstacle, .. }) if bare::may_stand_in(obstacle, start.spec) => {
+                Ok(Box::new(bare::start(start, obstacle, self.passing)?))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -85,8 +91,8 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let spec = start.spec;
     let mut clock = Clock::default();
     limits::check(&spec.limits)?;
-    let root = rustix::process::geteuid().is_root();
-    let identity = identity(root)?;
+    let starter = Starter::current();
+    let identity = starter.identity()?;
     let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
     let cgroup = Cgroup::create(&format!("stockade-{}", start.id), &spec.limits, &layout)?;
     enforcement::refuse_limits(cgroup.holds(), spec)?;
@@ -105,9 +111,9 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let mut wall = Wall::around(guest, cgroup);
     clock.mark("host: clone");
 
-    let mut mounts = HostMounts::new(root.then_some(identity.outside), start.directory);
+    let mut mounts = HostMounts::new((starter == Starter::Root).then_some(identity.outside), start.directory);
     let layers = Layers::prepare(start, &mut mounts, identity)?;
-    let plan = plan_of(start, &layers, &mut mounts, &wall.cgroup, identity, &mut clock)?;
+    let plan = plan_of(start, starter, identity, &layers, &mut mounts, &wall.cgroup, &mut clock)?;
     clock.mark("host: plan");
 
     let (mut connection, mut report, exports) = apply(plan, &mounts, greeted, &wall, &mut clock)?;
@@ -116,13 +122,23 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     if passing == Passing::Impossible {
         connection = connection.without_passing();
     }
-    let enforcement = enforcement::from_report(&report, &wall.cgroup, start, layers.disk_level.clone());
+    let mut enforcement = enforcement::from_report(&report, &wall.cgroup, start, layers.disk_level.clone());
+    starter.qualify(&mut enforcement);
+    if proc_place(spec) == ProcPlace::Outer {
+        enforcement::outer_proc(&mut enforcement);
+    }
     wall.memory = wall.cgroup.sampled_memory();
+    if wall.memory.is_some()
+        && let Err(error) = limits::sampler::memory_of_tree(wall.guest.pid as u32, u64::MAX)
+    {
+        enforcement::nothing_samples_memory(&mut enforcement, &error);
+    }
     wall.pids = spec.limits.is_asked(Demand::Pids);
     let counted = spec.limits.pids.filter(|l| l.origin == Origin::Asked && wall.cgroup.process_rlimit().is_some());
     wall.tasks = counted.map(|l| l.value as usize);
     wall.full_is_limit = spec.limits.is_asked(Demand::Disk);
-    wall.scratch = exports.first().and_then(|(_, fd)| fd.try_clone().ok());
+    let scratch = exports.first().map(|(_, fd)| fd.try_clone()).transpose();
+    wall.scratch = scratch.map_err(|e| step("jail: export", format!("keeping the scratch file system open to measure it: {e}")))?;
     wall.disk = layers.disk_watch(spec.limits.disk.map(|l| l.value))?;
     clock.mark("host: report");
     report.steps.append(&mut clock.steps);
@@ -134,21 +150,21 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
 /// Looks at the machine and builds the plan.
 fn plan_of(
     start: &Start<'_>,
+    starter: Starter,
+    identity: Identity,
     layers: &Layers,
     mounts: &mut HostMounts,
     cgroup: &Cgroup,
-    identity: Identity,
     clock: &mut Clock,
 ) -> Result<JailPlan, BackendError> {
     let spec = start.spec;
-    let root = rustix::process::geteuid().is_root();
     let asker = Asker {
         home: start.home,
         path_dirs: &spec.path_dirs,
         roots: start.toolchain_roots,
         workspace: spec.workspace.path.as_path(),
         ids: identity.inside,
-        named: !root,
+        named: starter == Starter::Ordinary,
     };
     let view = View::gather(&asker);
     clock.mark("host: view");
@@ -160,7 +176,7 @@ fn plan_of(
         spec,
         view: &view,
         ids: identity.inside,
-        groups: if root { Groups::Dropped {} } else { Groups::Kept {} },
+        groups: if starter == Starter::Root { Groups::Dropped {} } else { Groups::Kept {} },
         workspace_source: &layers.workspace_source,
         layer: layers.workspace.clone(),
         mount_layers: &layers.mounts,
@@ -169,6 +185,7 @@ fn plan_of(
         processes: process_rlimit(cgroup, spec),
         scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
+        proc: proc_place(spec),
     };
     Ok(plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?)
 }
@@ -210,6 +227,12 @@ fn process_rlimit(cgroup: &Cgroup, spec: &SandboxSpec) -> u64 {
     }
 }
 
+/// Where `/proc` comes from: a fresh one, unless a person allowed otherwise and the kernel will refuse it.
+fn proc_place(spec: &SandboxSpec) -> ProcPlace {
+    let covered = spec.allow_degraded.contains(&Demand::Processes) && Facts::gather().proc_covered;
+    if covered { ProcPlace::Outer } else { ProcPlace::Fresh }
+}
+
 /// How long the host's own steps take; the guest times its own.
 struct Clock {
     last: Instant,
@@ -244,16 +267,6 @@ fn refuse_writable_programs(executables: &[PathBuf], spec: &SandboxSpec) -> Resu
             fix: "use --workspace-mode overlay or ro".into(),
         }),
     }
-}
-
-fn identity(root: bool) -> Result<Identity, BackendError> {
-    if root {
-        let random = crate::state::random_u32().map_err(|e| step("choosing a user", e.to_string()))?;
-        let id = FIRST_UID + (random & 0x00ff_ffff);
-        return Ok(Identity { outside: (id, id), inside: INSIDE });
-    }
-    let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Ok(Identity { outside: ids, inside: ids })
 }
 
 impl Running for StandingJail {
@@ -302,4 +315,3 @@ impl Running for StandingJail {
         drop(self);
     }
 }
-

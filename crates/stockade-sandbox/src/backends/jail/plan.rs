@@ -50,6 +50,15 @@ pub enum LayerPlace {
     Scratch(String),
 }
 
+/// Where `/proc` comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcPlace {
+    /// A new one, of the sandbox's own pid namespace.
+    Fresh,
+    /// The one around it, read-only: where the kernel refuses a new one and a person allowed that.
+    Outer,
+}
+
 /// Everything a plan is built from.
 pub struct Inputs<'a> {
     /// What is wanted.
@@ -78,6 +87,8 @@ pub struct Inputs<'a> {
     pub scratch_bytes: u64,
     /// Directories that must not be seen though they lie beneath something that is shown (our own state).
     pub hidden: &'a [PathBuf],
+    /// Where `/proc` comes from.
+    pub proc: ProcPlace,
 }
 
 /// A plan that cannot be made.
@@ -111,7 +122,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     builder.guarded(open)?;
     builder.hide();
     builder.executables(open)?;
-    builder.kernel();
+    builder.kernel(open)?;
     let Builder { items, writable, exports, .. } = builder;
     let spec = inputs.spec;
     let layer = |demand| if spec.allow_degraded.contains(&demand) { Layer::Wanted {} } else { Layer::Required {} };
@@ -131,7 +142,8 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     })
 }
 
-fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
+/// Limits per process.
+pub(super) fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
     let mut limits = vec![(Resource::CoreSize {}, 0)];
     if let Some(files) = spec.limits.open_files {
         limits.push((Resource::OpenFiles {}, files.value));
@@ -271,7 +283,12 @@ impl<'a> Builder<'a, '_> {
                 self.bind(source, path, Access::ReadOnly {});
             }
             Placed::Cache(index) => {
-                let lower = open(path, Ownership::Write)?;
+                // A cache whose owner cannot be mapped (root's, on such a file system) is still worth reading.
+                let Ok(lower) = open(path, Ownership::Write) else {
+                    let source = open(path, Ownership::Read)?;
+                    self.bind(source, path, Access::ReadOnly {});
+                    return Ok(());
+                };
                 let layer = Source::Scratch { name: format!("cache-{index}").into(), mode: 0o755 };
                 self.items.push(Item::Overlay {
                     lower,
@@ -411,13 +428,20 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    fn kernel(&mut self) {
-        self.items.push(Item::Proc { path: "/proc".into() });
+    fn kernel(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        match self.inputs.proc {
+            ProcPlace::Fresh => self.items.push(Item::Proc { path: "/proc".into() }),
+            ProcPlace::Outer => {
+                let (source, target) = (open(Path::new("/proc"), Ownership::System)?, "/proc".into());
+                self.items.push(Item::Bind { source, target, access: Access::ReadOnly {}, execution: Execution::Denied {} });
+            }
+        }
         for path in PROC_MASKS {
             self.items.push(Item::Mask { path: path.into(), mode: 0 });
         }
         self.items.push(Item::Devices { path: "/dev".into() });
         self.writable.push("/dev/shm".into());
+        Ok(())
     }
 }
 
@@ -470,6 +494,15 @@ mod tests {
     }
 
     fn plan(spec: &SandboxSpec, guarded: &[Entry], executables: Option<&[PathBuf]>) -> Result<JailPlan, PlanError> {
+        plan_opened_by(spec, guarded, executables, &mut |path, _| Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }))
+    }
+
+    fn plan_opened_by(
+        spec: &SandboxSpec,
+        guarded: &[Entry],
+        executables: Option<&[PathBuf]>,
+        open: &mut Open<'_>,
+    ) -> Result<JailPlan, PlanError> {
         let (view, files) = (view(), BTreeSet::new());
         let inputs = Inputs {
             spec,
@@ -485,8 +518,9 @@ mod tests {
             processes: 101,
             scratch_bytes: 1 << 20,
             hidden: &["/home/a/.local/state/stockade".into()],
+            proc: ProcPlace::Fresh,
         };
-        build(&inputs, &mut |path, _| Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }))
+        build(&inputs, open)
     }
 
     /// One word and the place of everything that is mounted, in order.
@@ -532,6 +566,18 @@ mod tests {
         assert_eq!(writable, ["/tmp", "/home/a", "/var/tmp", "/home/a/work", "/home/a/.cargo/registry", "/dev/shm"]);
         assert_eq!(plan.rlimits, [(Resource::CoreSize {}, 0), (Resource::Processes {}, 101)]);
         assert_eq!((plan.landlock_layer, plan.seccomp_layer, plan.landlock.executable), (Layer::Required {}, Layer::Required {}, None));
+    }
+
+    #[test]
+    fn a_cache_whose_owner_cannot_be_mapped_is_shown_read_only() {
+        let cache = Path::new("/home/a/.cargo/registry");
+        let plan = plan_opened_by(&spec(MountMode::Overlay), &[], None, &mut |path, ownership| match ownership {
+            Ownership::Write if path == cache => Err(PlanError::Source { path: shown(path), why: "cannot be mapped".into() }),
+            Ownership::Write | Ownership::Read | Ownership::System => Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 }),
+        })
+        .unwrap();
+        assert!(places(&plan).contains(&"ro /home/a/.cargo/registry".to_owned()), "{:?}", places(&plan));
+        assert!(!plan.landlock.writable.contains(&bytes(cache)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use stockade_core::id::SandboxId;
 use stockade_sandbox::keeper::Remote;
-use stockade_sandbox::state::{KEEP, Kind, Sandboxes};
+use stockade_sandbox::state::{KEEP, Kind, Sandboxes, is_gone};
 use stockade_sandbox::{keeper, once};
 
 use super::{connect, file_failure, find, sandboxes, state_failure};
@@ -108,7 +108,7 @@ fn destroy_damaged(sandboxes: &Sandboxes, id: &SandboxId, context: &Context) -> 
 /// Done means gone: `list` must not show it afterwards, nor may its processes linger.
 fn wait_until_gone(id: &SandboxId, directory: &Path) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
-    while directory.exists() {
+    while !is_gone(directory) {
         if Instant::now() > deadline {
             return Err(Failure::new("destroy", format!("sandbox {id} did not end in time")));
         }

@@ -63,7 +63,7 @@ fn look(kind: BackendKind, context: &Context) -> Result<Wall, Failure> {
         BackendKind::Local => Wall { kind, enforcement: Some(local::enforcement()), note: "no isolation; only when chosen by name".into() },
         BackendKind::Jail => match assemble::backend_of(Backend::Wall(kind)) {
             Err(failure) => Wall { kind, enforcement: None, note: failure.message },
-            Ok(backend) => match trial::trial(backend.as_ref(), &places.state, &places.home) {
+            Ok(backend) => match trial::trial(backend.as_ref(), trial::Kind::Usual, &places.state, &places.home) {
                 Ok(found) => Wall { kind, enforcement: Some(found.enforcement), note: String::new() },
                 Err(error) => {
                     let failure = explain(&error);

@@ -218,13 +218,19 @@ impl Ground {
         assert_eq!(self.sandboxes(), Vec::<String>::new(), "left behind by {flags:?} {argv:?}");
     }
 
-    /// Names of what is in the state directory: running, kept and left sandboxes.
+    /// Names of what is in the state directory: running, kept and left sandboxes. What a run that has ended is clearing away is waited for.
     pub(crate) fn sandboxes(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(self.state.join("stockade/sandboxes"))
-            .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
-            .unwrap_or_default();
-        names.sort();
-        names
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mut names: Vec<String> = std::fs::read_dir(self.state.join("stockade/sandboxes"))
+                .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+                .unwrap_or_default();
+            names.sort();
+            if Instant::now() > end || !names.iter().any(|name| name.starts_with(".dead-")) {
+                return names;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Everything below the workspace on the host: type, mode, owner and contents, to compare later.
