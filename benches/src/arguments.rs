@@ -67,7 +67,8 @@ impl Arguments {
                 "--quick" => extent = Extent::Quick,
                 "--no-install" => install = Install::Nothing,
                 name => {
-                    measures.push(Measure::by_name(name).ok_or_else(|| Failure::Arguments(format!("unknown measure or flag `{name}`")))?)
+                    let unknown = || Failure::Arguments(format!("unknown measure or flag `{name}`"));
+                    measures.push(Measure::by_name(name).ok_or_else(unknown)?);
                 }
             }
         }

@@ -18,14 +18,6 @@ pub(crate) enum Failure {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// A program that the harness needs.
-    #[error("`{program}`: {why}")]
-    Program {
-        /// Which.
-        program: String,
-        /// What it said.
-        why: String,
-    },
     /// A path that the library does not take.
     #[error("`{path}` is not a usable path: {why}")]
     Path {

@@ -63,7 +63,7 @@ fn run(words: Vec<String>) -> Result<(), Failure> {
     let arguments = Arguments::read(words.into_iter())?;
     let ground = Ground::make(&arguments.stockade)?;
     let mut results = Results::new(Machine::look(&arguments.repository, ground.path()), arguments.extent);
-    let course = Course::prepare(&arguments, &ground)?;
+    let course = Course::prepare(&arguments, &ground);
     results.peers = course.notes();
     for measure in &arguments.measures {
         say(&format!("{}: {}", measure.name(), measure.title()));

@@ -1,6 +1,15 @@
 //! The measures, one file each, and what they all need: the ground, the peers, how often.
 
+mod build;
 mod cold;
+mod created;
+mod exec;
+mod files;
+mod fresh;
+mod inside;
+mod memory;
+mod projects;
+mod throughput;
 
 use std::ffi::OsString;
 
@@ -21,11 +30,23 @@ use crate::statistics::Summary;
 pub(crate) enum Measure {
     /// A whole `stockade run` and its peers.
     Cold,
+    /// A jail through the library, with one program in it.
+    Fresh,
+    /// One more program in a sandbox that stands.
+    Exec,
+    /// Standard output.
+    Throughput,
+    /// What an idle sandbox holds.
+    Memory,
+    /// Files in and out.
+    Files,
+    /// Builds.
+    Build,
 }
 
 impl Measure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Self; 1] = [Self::Cold];
+    pub(crate) const ALL: [Self; 7] = [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build];
 
     /// The measure of a name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -36,6 +57,12 @@ impl Measure {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",
+            Self::Fresh => "fresh",
+            Self::Exec => "exec",
+            Self::Throughput => "throughput",
+            Self::Memory => "memory",
+            Self::Files => "files",
+            Self::Build => "build",
         }
     }
 
@@ -43,6 +70,12 @@ impl Measure {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Cold => "A command from nothing to its end",
+            Self::Fresh => "A fresh jail from the library",
+            Self::Exec => "One more program in a sandbox that stands",
+            Self::Throughput => "A gibibyte of output",
+            Self::Memory => "Memory of an idle sandbox",
+            Self::Files => "100 MB in and out",
+            Self::Build => "Work inside and outside",
         }
     }
 
@@ -50,6 +83,12 @@ impl Measure {
     pub(crate) fn take(self, course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failure> {
         match self {
             Self::Cold => cold::take(course),
+            Self::Fresh => fresh::take(course),
+            Self::Exec => exec::take(course),
+            Self::Throughput => throughput::take(course),
+            Self::Memory => Ok(memory::take(course)),
+            Self::Files => files::take(course),
+            Self::Build => build::take(course),
         }
     }
 
@@ -76,7 +115,7 @@ pub(crate) struct Course<'a> {
 
 impl<'a> Course<'a> {
     /// Brings the peers in where the field is measured.
-    pub(crate) fn prepare(arguments: &Arguments, ground: &'a Ground) -> Result<Self, Failure> {
+    pub(crate) fn prepare(arguments: &Arguments, ground: &'a Ground) -> Self {
         let is_field = arguments.measures.contains(&Measure::Cold);
         let install = if arguments.extent == Extent::Quick { Install::Nothing } else { arguments.install };
         let peers = if is_field { peers::gather(&Store::new(install), ground.path()) } else { Vec::new() };
@@ -85,7 +124,7 @@ impl<'a> Course<'a> {
             (true, Extent::Quick) => Err("is left out of a quick run".to_owned()),
             (true, Extent::Full) => Docker::start(&Store::new(install), ground.path()),
         };
-        Ok(Self { ground, peers, docker, rounds: arguments.rounds(), few: arguments.few_rounds(), extent: arguments.extent })
+        Self { ground, peers, docker, rounds: arguments.rounds(), few: arguments.few_rounds(), extent: arguments.extent }
     }
 
     /// Who took part, for the page.
@@ -129,6 +168,11 @@ const CONDITIONS: [Condition; 2] = [Condition::Idle, Condition::Busy];
 /// The rank that most promises are about.
 fn p50(summary: &Summary) -> f64 {
     summary.p50
+}
+
+/// The rank that promises about a busy machine are about.
+fn p95(summary: &Summary) -> f64 {
+    summary.p95
 }
 
 /// Who stands in a table's title.

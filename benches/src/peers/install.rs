@@ -74,9 +74,9 @@ impl Store {
             return Err("not installed".into());
         }
         let done = match source {
-            Source::Debian { package, also, .. } => self.from_debian(package, also),
-            Source::Npm { package, version, .. } => self.from_npm(package, version),
-            Source::Crate { package, version, .. } => self.from_crates(package, version),
+            Source::Debian { package, also, .. } => install_package(package, also),
+            Source::Npm { package, version, .. } => self.install_npm(package, version),
+            Source::Crate { package, version, .. } => self.install_crate(package, version),
         };
         done.map_err(|message| format!("cannot be installed: {message}"))?;
         if program.exists() { Ok(program) } else { Err(format!("was installed, but `{}` is not there", program.display())) }
@@ -96,17 +96,7 @@ impl Store {
         self.cache.as_ref().map(|c| c.join(name)).ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set".into())
     }
 
-    fn from_debian(&self, package: &str, also: &[&str]) -> Result<(), String> {
-        if !machine::is_root() {
-            return Err(format!("needs root: apt-get install {package}"));
-        }
-        say(&format!("installing the package {package}"));
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "-y", "-qq", "--no-install-recommends", package]).args(also);
-        spawn::output(&mut command).map(drop)
-    }
-
-    fn from_npm(&self, package: &str, version: &str) -> Result<(), String> {
+    fn install_npm(&self, package: &str, version: &str) -> Result<(), String> {
         let directory = self.fresh(package, version)?;
         say(&format!("installing {package} {version} from npm"));
         let mut command = Command::new("npm");
@@ -114,7 +104,7 @@ impl Store {
         spawn::output(&mut command).map(drop)
     }
 
-    fn from_crates(&self, package: &str, version: &str) -> Result<(), String> {
+    fn install_crate(&self, package: &str, version: &str) -> Result<(), String> {
         let directory = self.fresh(package, version)?;
         say(&format!("building the crate {package} {version}: this takes minutes, once"));
         let install = |lock: &[&str]| {
@@ -136,6 +126,20 @@ impl Store {
     pub(crate) fn need(&self, package: &'static str, program: &'static str) -> Result<PathBuf, String> {
         self.bring(&Source::Debian { package, program, also: &[] }).map_err(|m| format!("`{package}` {m}"))
     }
+}
+
+fn install_package(package: &str, also: &[&str]) -> Result<(), String> {
+    if !machine::is_root() {
+        return Err(format!("needs root: apt-get install {package}"));
+    }
+    say(&format!("installing the package {package}"));
+    let apt_get = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        spawn::output(command.env("DEBIAN_FRONTEND", "noninteractive").args(words).args(["-y", "-qq"])).map(drop)
+    };
+    let install: Vec<&str> = ["install", "--no-install-recommends", package].iter().chain(also).copied().collect();
+    // The lists of packages may be older than the packages.
+    apt_get(&install).or_else(|_| apt_get(&["update"]).and_then(|()| apt_get(&install)))
 }
 
 /// Whether a path can be reached by everybody, so that an ordinary user can execute what is there.

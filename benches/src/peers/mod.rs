@@ -153,7 +153,12 @@ pub(crate) fn gather(store: &Store, ground: &Path) -> Vec<Peer> {
         .map(|recipe| {
             let mut program = store.bring(&recipe.source);
             match recipe.name {
-                "srt" => program = settings.clone().and(program),
+                // It calls all three.
+                "srt" => {
+                    let needed = [("bubblewrap", "/usr/bin/bwrap"), ("socat", "/usr/bin/socat"), ("ripgrep", "/usr/bin/rg")];
+                    let missing = needed.into_iter().find_map(|(package, at)| store.need(package, at).err());
+                    program = settings.clone().and(missing.map_or(Ok(()), Err)).and(program);
+                }
                 "runc" | "crun" => program = bundle.clone().and(program),
                 _ => {}
             }
