@@ -13,6 +13,7 @@
 mod arguments;
 mod contest;
 mod failure;
+mod floor;
 mod ground;
 mod load;
 mod machine;

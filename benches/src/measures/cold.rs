@@ -4,11 +4,11 @@
 
 use std::ffi::OsString;
 use std::process::Stdio;
-use std::time::Duration;
 
-use super::{CONDITIONS, Course, Measure, p50, who};
+use super::{CONDITIONS, Course, Measure, absent, at_the_floor, command, p50, who};
 use crate::contest::{Contestant, contest};
 use crate::failure::Failure;
+use crate::floor;
 use crate::ground::Corner;
 use crate::load::Condition;
 use crate::machine;
@@ -16,7 +16,6 @@ use crate::peers::install::is_public;
 use crate::peers::relay::Relay;
 use crate::peers::{Peer, REFERENCE, Starters, words};
 use crate::results::{Row, Section, Table, Unit, Verdict};
-use crate::spawn;
 use crate::statistics::Summary;
 
 /// Names in the tables.
@@ -37,7 +36,10 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
     let mut verdicts = Vec::new();
     for condition in CONDITIONS {
         let table = own_table(course, condition)?;
-        verdicts.extend((condition == Condition::Idle).then(|| verdict(&table, who(false))));
+        if condition == Condition::Idle {
+            verdicts.push(verdict(&table, who(false)));
+            section.notes.extend(floor::distance(&table, STOCKADE));
+        }
         section.tables.push(table);
     }
     if machine::is_root() {
@@ -63,8 +65,11 @@ fn stockade(course: &Course<'_>) -> Vec<OsString> {
 
 fn own_table(course: &Course<'_>, condition: Condition) -> Result<Table, Failure> {
     let corner = &course.ground.own;
-    let mut contestants =
-        vec![command(PLAIN, corner, &words("/bin/true")).in_every_round(), command(STOCKADE, corner, &stockade(course)).in_every_round()];
+    let mut contestants = vec![
+        command(PLAIN, corner, &words("/bin/true")).in_every_round(),
+        command(STOCKADE, corner, &stockade(course)).in_every_round(),
+        at_the_floor(course, corner),
+    ];
     for peer in &course.peers {
         contestants.push(peer_contestant(peer, corner, course));
     }
@@ -73,23 +78,29 @@ fn own_table(course: &Course<'_>, condition: Condition) -> Result<Table, Failure
             contestants.push(command("docker run", corner, &docker.run_argv()));
             contestants.push(command("docker exec", corner, &docker.exec_argv()));
         }
-        Err(message) => contestants.push(absent("docker run", message.clone())),
+        Err(message) => contestants.push(absent("docker run", message.as_str())),
     }
     table(contestants, course, condition, who(false))
 }
 
 fn user_table(course: &Course<'_>, corner: &Corner, condition: Condition) -> Result<Table, Failure> {
-    let mut contestants =
-        vec![command(PLAIN, corner, &words("/bin/true")).in_every_round(), command(STOCKADE, corner, &stockade(course)).in_every_round()];
+    let mut contestants = vec![
+        command(PLAIN, corner, &words("/bin/true")).in_every_round(),
+        command(STOCKADE, corner, &stockade(course)).in_every_round(),
+        at_the_floor(course, corner),
+    ];
     for peer in course.peers.iter().filter(|p| p.recipe.starters == Starters::Everybody) {
         contestants.push(match &peer.program {
-            Ok(program) if is_public(program) => command(peer.recipe.name, corner, &peer.argv(program, course.ground.path())),
+            Ok(program) if is_public(program) => {
+                let contestant = command(peer.recipe.name, corner, &peer.argv(program, course.ground.path()));
+                if peer.recipe.name == REFERENCE { contestant.in_every_round() } else { contestant }
+            }
             Ok(program) => {
                 let name = program.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
                 let lent = course.ground.lend(program, &name)?;
                 command(peer.recipe.name, corner, &peer.argv(&lent, course.ground.path()))
             }
-            Err(message) => absent(peer.recipe.name, message.clone()),
+            Err(message) => absent(peer.recipe.name, message.as_str()),
         });
     }
     table(contestants, course, condition, who(true))
@@ -102,24 +113,15 @@ fn table(contestants: Vec<Contestant<'_>>, course: &Course<'_>, condition: Condi
     Ok(Table { title: format!("{who}, {condition}"), unit: Unit::Milliseconds, reference: Some(REFERENCE.into()), rows })
 }
 
-fn command<'a>(name: &str, corner: &Corner, argv: &[OsString]) -> Contestant<'a> {
-    let mut command = corner.command(argv);
-    let contestant = Contestant::new(name, move || spawn::timed(&mut command));
-    if name == REFERENCE { contestant.in_every_round() } else { contestant }
-}
-
-fn absent<'a>(name: &str, message: String) -> Contestant<'a> {
-    Contestant::new(name, move || Err::<Duration, _>(message.clone()))
-}
-
 fn peer_contestant<'a>(peer: &Peer, corner: &Corner, course: &Course<'_>) -> Contestant<'a> {
     let program = match &peer.program {
         Ok(program) => program,
-        Err(message) => return absent(peer.recipe.name, message.clone()),
+        Err(message) => return absent(peer.recipe.name, message.as_str()),
     };
     let argv = peer.argv(program, course.ground.path());
     if peer.recipe.name != "crun" {
-        return command(peer.recipe.name, corner, &argv);
+        let contestant = command(peer.recipe.name, corner, &argv);
+        return if peer.recipe.name == REFERENCE { contestant.in_every_round() } else { contestant };
     }
     match Relay::start(corner, &argv) {
         Ok(mut relay) => Contestant::new(peer.recipe.name, move || relay.run()),

@@ -6,7 +6,7 @@ use stockade_sandbox::connection::Passing;
 
 use super::created::Created;
 use super::inside::{self, Site};
-use super::{CONDITIONS, Course, Measure, p50, p95};
+use super::{CONDITIONS, Course, Measure, command, p50, p95};
 use crate::contest::{Contestant, contest};
 use crate::failure::Failure;
 use crate::load::Condition;
@@ -35,8 +35,7 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
     let null = inside::null()?;
     let program = words("/bin/true");
     for condition in CONDITIONS {
-        let mut plain = course.ground.own.command(&program);
-        let mut contestants = vec![Contestant::new(PLAIN, move || spawn::timed(&mut plain)).in_every_round()];
+        let mut contestants = vec![command(PLAIN, &course.ground.own, &program).in_every_round()];
         for (name, passing) in [(EXEC, Passing::Possible), (STREAM, Passing::Impossible)] {
             let mut standing = site.start(passing);
             let (null, program) = (&null, &program);
@@ -49,8 +48,8 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
             contestants.push(Contestant::new(name, act).in_every_round());
         }
         let created = Created::make(course.ground);
-        let mut command = created.as_ref().map(|c| c.exec(&program)).map_err(Clone::clone);
-        contestants.push(Contestant::new(COMMAND, move || spawn::timed(command.as_mut().map_err(|message| message.clone())?)));
+        let mut whole = created.as_ref().map(|c| c.exec(&program)).map_err(Clone::clone);
+        contestants.push(Contestant::new(COMMAND, move || spawn::timed(whole.as_mut().map_err(|message| message.clone())?)));
         let rows = contest(contestants, course.rounds, condition)?;
         let table = Table { title: condition.to_string(), unit: Unit::Milliseconds, reference: Some(PLAIN.into()), rows };
         verdicts.push(match condition {

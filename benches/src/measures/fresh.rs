@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 use stockade_sandbox::connection::Passing;
 
 use super::inside::{self, Site};
-use super::{CONDITIONS, Course, Measure, p50, p95};
+use super::{CONDITIONS, Course, Measure, at_the_floor, command, p50, p95};
 use crate::contest::{Contestant, contest};
 use crate::failure::Failure;
 use crate::load::Condition;
 use crate::peers::words;
 use crate::results::{Section, Table, Unit, Verdict};
-use crate::spawn;
 
 const FRESH: &str = "stockade, a fresh jail (library)";
 const PLAIN: &str = "plain spawn+wait";
@@ -29,9 +28,9 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
     let site = Site::make(&course.ground.own)?;
     let null = inside::null()?;
     for condition in CONDITIONS {
-        let mut plain = course.ground.own.command(&words("/bin/true"));
         let contestants = vec![
-            Contestant::new(PLAIN, move || spawn::timed(&mut plain)).in_every_round(),
+            command(PLAIN, &course.ground.own, &words("/bin/true")).in_every_round(),
+            at_the_floor(course, &course.ground.own),
             Contestant::new(FRESH, || fresh(&site, &null)).in_every_round(),
         ];
         let rows = contest(contestants, course.rounds, condition)?;

@@ -12,17 +12,21 @@ mod projects;
 mod throughput;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::arguments::{Arguments, Install};
-use crate::contest::Rounds;
+use crate::contest::{Contestant, Rounds};
 use crate::failure::Failure;
-use crate::ground::Ground;
+use crate::floor;
+use crate::ground::{Corner, Ground};
 use crate::load::Condition;
 use crate::machine;
 use crate::peers::docker::{self, Docker};
 use crate::peers::install::Store;
 use crate::peers::{self, Peer};
 use crate::results::{Extent, PeerNote, Section, Verdict};
+use crate::spawn;
 use crate::statistics::Summary;
 
 /// Something that is measured.
@@ -105,6 +109,8 @@ pub(crate) struct Course<'a> {
     pub(crate) peers: Vec<Peer>,
     /// Docker's daemon, or why there is none.
     pub(crate) docker: Result<Docker, String>,
+    /// The program that does the least a jail needs, or why there is none.
+    pub(crate) floor: Result<PathBuf, String>,
     /// How often contestants of a few milliseconds run.
     pub(crate) rounds: Rounds,
     /// How often contestants of a second run.
@@ -124,7 +130,8 @@ impl<'a> Course<'a> {
             (true, Extent::Quick) => Err("is left out of a quick run".to_owned()),
             (true, Extent::Full) => Docker::start(&Store::new(install), ground.path()),
         };
-        Self { ground, peers, docker, rounds: arguments.rounds(), few: arguments.few_rounds(), extent: arguments.extent }
+        let floor = floor::build(&arguments.repository, ground.path());
+        Self { ground, peers, docker, floor, rounds: arguments.rounds(), few: arguments.few_rounds(), extent: arguments.extent }
     }
 
     /// Who took part, for the page.
@@ -161,6 +168,26 @@ impl<'a> Course<'a> {
 
 /// The section whose first table is the field.
 pub(crate) const FIELD: &str = "cold";
+
+/// A command as a contestant.
+fn command<'a>(name: &str, corner: &Corner, argv: &[OsString]) -> Contestant<'a> {
+    let mut command = corner.command(argv);
+    Contestant::new(name, move || spawn::timed(&mut command))
+}
+
+/// One that cannot take part, and why.
+fn absent<'a>(name: &str, message: impl Into<String>) -> Contestant<'a> {
+    let message = message.into();
+    Contestant::new(name, move || Err::<Duration, _>(message.clone()))
+}
+
+/// The kernel's floor as a contestant.
+fn at_the_floor<'a>(course: &Course<'_>, corner: &Corner) -> Contestant<'a> {
+    match &course.floor {
+        Ok(program) => command(floor::FLOOR, corner, &[program.clone().into(), "/bin/true".into()]).in_every_round(),
+        Err(message) => absent(floor::FLOOR, message.as_str()),
+    }
+}
 
 /// Both conditions.
 const CONDITIONS: [Condition; 2] = [Condition::Idle, Condition::Busy];
