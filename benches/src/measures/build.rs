@@ -38,14 +38,14 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
             Ok(project) => (project.name, project),
             Err((name, message)) => {
                 let rows = vec![Row::new(OUTSIDE, Err(message))];
-                section.tables.push(Table { title: name.into(), unit: Unit::Milliseconds, reference: None, rows });
-                verdicts.push(Verdict::at_most(format!("{name} inside, against outside"), BOUND, None));
+                section.tables.push(Table { title: format!("`{name}`"), unit: Unit::Milliseconds, reference: None, rows });
+                verdicts.push(Verdict::at_most(format!("`{name}` inside, against outside"), BOUND, None));
                 continue;
             }
         };
         let table = table(course, &project)?;
         for (row, mode) in [(OVERLAY, "overlay"), (WRITE, "rw")] {
-            verdicts.push(Verdict::at_most(format!("{name} inside ({mode}), against outside, p50"), BOUND, table.ratio(row, p50)));
+            verdicts.push(Verdict::at_most(format!("`{name}` inside ({mode}), against outside, p50"), BOUND, table.ratio(row, p50)));
         }
         section.tables.push(table);
         section.notes.extend(project.note);
@@ -64,7 +64,7 @@ fn table(course: &Course<'_>, project: &Project) -> Result<Table, Failure> {
     }
     contestants.push(Contestant::new(EXEC, || in_created(ground, project)));
     let rows = contest(contestants, course.few, Condition::Idle)?;
-    Ok(Table { title: project.name.into(), unit: Unit::Milliseconds, reference: Some(OUTSIDE.into()), rows })
+    Ok(Table { title: format!("`{}`", project.name), unit: Unit::Milliseconds, reference: Some(OUTSIDE.into()), rows })
 }
 
 fn inside(ground: &Ground, project: &Project, mode: &str) -> Result<Duration, String> {

@@ -20,6 +20,9 @@ const PACKAGES: &str = r#"{
 }
 "#;
 
+/// Nothing of npm's that is not the installation itself.
+const QUIETLY: [&str; 5] = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--update-notifier=false"];
+
 /// Something to build, or to walk over.
 pub(super) struct Project {
     /// Its name in tables.
@@ -99,9 +102,10 @@ fn npm(ground: &Ground) -> Result<Project, String> {
     write(&directory.join("package.json"), PACKAGES)?;
     say("filling an npm cache");
     let mut command = Command::new("npm");
-    command.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--cache"]).arg(ground.own.home().join(".npm"));
-    spawn::output(command.current_dir(&directory))?;
-    let argv = words("npm ci --silent --offline --no-audit --no-fund --ignore-scripts");
+    // The lock file names where each package came from, so that the cache is enough whatever registry the developer's settings name.
+    command.args(["install", "--omit-lockfile-registry-resolved=false", "--cache"]).arg(ground.own.home().join(".npm"));
+    spawn::output(command.args(QUIETLY).current_dir(&directory))?;
+    let argv = words("npm ci --offline").into_iter().chain(QUIETLY.map(OsString::from)).collect();
     Ok(Project { name: "npm ci", directory, argv, path: PATH.into(), note: None, made: Some("node_modules") })
 }
 
