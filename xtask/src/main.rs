@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "a build tool runs cargo and reads the environment of its developer")]
 
 mod advisories;
+mod bench;
 mod deny;
 mod docs;
 mod failure;
@@ -28,7 +29,8 @@ usage: cargo xtask COMMAND
                    --fast leaves out the reference and the supply chain
   tidy             the house rules alone
   docs [--check]   write docs/reference from the built binary; --check fails where it differs
-  deny             bans, licences, sources and advisories of the dependencies";
+  deny             bans, licences, sources and advisories of the dependencies
+  bench [--help]   measure against peers; writes benches/RESULTS.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +52,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["tidy"] => tidy::run(&workspace).map(|summary| println!("{summary}")),
         ["docs"] => docs::run(&workspace, docs::Mode::Write).map(|summary| println!("{summary}")),
         ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
+        ["bench", words @ ..] => bench::run(&workspace, words),
         ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");

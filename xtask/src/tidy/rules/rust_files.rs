@@ -81,6 +81,7 @@ pub(super) fn start_only_listed_programs(tree: &Tree) -> Vec<Violation> {
 
 fn is_test_or_tool(path: &str) -> bool {
     path.starts_with("xtask/")
+        || path.starts_with("benches/")
         || path.contains("/tests/")
         || path.contains("/benches/")
         || path.ends_with("/tests.rs")
@@ -169,7 +170,8 @@ mod tests {
     #[test]
     fn programs_started_outside_tests_are_found() {
         let text = "fn f() { std::process::Command::new(\"x\"); }\n#[cfg(test)]\nmod tests { fn g() { Command::new(\"y\"); } }\n";
-        let files = [("crates/a/src/lib.rs", text), ("crates/a/tests/all.rs", text), ("xtask/src/main.rs", text)];
+        let files =
+            [("crates/a/src/lib.rs", text), ("crates/a/tests/all.rs", text), ("xtask/src/main.rs", text), ("benches/src/main.rs", text)];
         assert_eq!(places(start_only_listed_programs, &files), ["crates/a/src/lib.rs:1"]);
     }
 
