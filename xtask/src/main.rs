@@ -10,6 +10,7 @@ mod advisories;
 mod deny;
 mod docs;
 mod failure;
+mod fuzz;
 mod process;
 mod terminal;
 mod test;
@@ -28,7 +29,9 @@ usage: cargo xtask COMMAND
                    --fast leaves out the reference and the supply chain
   tidy             the house rules alone
   docs [--check]   write docs/reference from the built binary; --check fails where it differs
-  deny             bans, licences, sources and advisories of the dependencies";
+  deny             bans, licences, sources and advisories of the dependencies
+  fuzz [TARGET…] [--minutes M]
+                   libFuzzer on each target, ten minutes each unless told otherwise; needs a nightly toolchain";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +53,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["tidy"] => tidy::run(&workspace).map(|summary| println!("{summary}")),
         ["docs"] => docs::run(&workspace, docs::Mode::Write).map(|summary| println!("{summary}")),
         ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
+        ["fuzz", rest @ ..] => fuzz::run(&workspace, &fuzz::Wish::parse(rest)?),
         ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");
