@@ -11,6 +11,7 @@ mod bench;
 mod deny;
 mod docs;
 mod failure;
+mod fuzz;
 mod process;
 mod terminal;
 mod test;
@@ -30,7 +31,9 @@ usage: cargo xtask COMMAND
   tidy             the house rules alone
   docs [--check]   write docs/reference from the built binary; --check fails where it differs
   deny             bans, licences, sources and advisories of the dependencies
-  bench [--help]   measure against peers; writes benches/RESULTS.md";
+  bench [--help]   measure against peers; writes benches/RESULTS.md
+  fuzz [TARGET…] [--minutes M]
+                   libFuzzer on each target, ten minutes each unless told otherwise; needs a nightly toolchain";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +56,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["docs"] => docs::run(&workspace, docs::Mode::Write).map(|summary| println!("{summary}")),
         ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
         ["bench", words @ ..] => bench::run(&workspace, words),
+        ["fuzz", rest @ ..] => fuzz::run(&workspace, &fuzz::Wish::parse(rest)?),
         ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");

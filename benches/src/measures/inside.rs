@@ -67,6 +67,7 @@ impl Site {
     /// Starts a jail from nothing.
     pub(super) fn start(&self, passing: Passing) -> Result<Standing, String> {
         let owned = self.sandboxes.create().map_err(|e| e.to_string())?;
+        let programs = stockade_sandbox::state::programs(self.hidden.first().map_or(&self.home, |state| state));
         let start = Start {
             spec: &self.spec,
             id: &owned.id,
@@ -75,6 +76,7 @@ impl Site {
             toolchain_roots: &[],
             hidden: &self.hidden,
             guard: &Guard::default(),
+            programs: Some(&programs),
         };
         let backend: &dyn Backend = &Jail { passing };
         let sandbox = Sandbox::start(backend, &start).map_err(|e| e.to_string())?;

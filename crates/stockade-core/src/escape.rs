@@ -40,7 +40,7 @@ fn is_misleading(c: char) -> bool {
             '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}')
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -52,5 +52,7 @@ mod tests {
         assert_eq!(escape("plain ä 漢"), "plain ä 漢");
         assert_eq!(escape("a\u{202e}b\u{200b}c\u{1b}[2J\n"), "a\\u{202e}b\\u{200b}c\\u{1b}[2J\\n");
         assert_eq!(escape_bytes(b"ok\xff\x07"), "ok\\xff\\u{7}");
+        // Format characters of shorthand and of musical notation, which no font draws.
+        assert_eq!(escape("\u{1bca0}\u{1d173}"), "\\u{1bca0}\\u{1d173}");
     }
 }

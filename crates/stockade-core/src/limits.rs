@@ -157,6 +157,9 @@ pub fn parse_cpus(text: &str) -> Result<u32, BadQuantity> {
     }
 }
 
+/// Digits after the point that are looked at; those behind it stand for less than a byte of any size that is accepted.
+const MAX_FRACTION: usize = 18;
+
 /// What a number times its unit comes to.
 enum Scaled {
     Fits(u64),
@@ -171,8 +174,10 @@ fn scaled(number: &str, unit: u64) -> Scaled {
     if !digits(whole) || (number.contains('.') && !digits(fraction)) {
         return Scaled::NotANumber;
     }
-    let part: f64 = format!("0.{fraction}0").parse().unwrap_or(0.0);
-    let extra = (part * unit as f64) as u64;
+    // In whole numbers: 0.29 has no exact form in binary, and a limit must not come out one less than was written.
+    let fraction = fraction.get(..MAX_FRACTION).unwrap_or(fraction);
+    let part = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().unwrap_or(0) * u128::from(unit) };
+    let extra = u64::try_from(part / 10u128.pow(fraction.len() as u32)).unwrap_or(u64::MAX);
     let product = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).and_then(|n| n.checked_add(extra));
     product.map_or(Scaled::Overflow, Scaled::Fits)
 }
@@ -197,6 +202,9 @@ mod tests {
         assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("0.5s"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_mins(2)));
+        // In floating point this is one millisecond less.
+        assert_eq!(parse_duration("0.009h"), Ok(Duration::from_millis(32_400)));
+        assert_eq!(parse_duration("0.0099999999999999999999999999h"), Ok(Duration::from_millis(35_999)));
         assert_eq!(parse_cpus("0.5"), Ok(500));
         for bad in ["0", "0s", "", "x", "1y", "-5s", "99999999999d"] {
             assert!(parse_duration(bad).is_err(), "{bad:?}");

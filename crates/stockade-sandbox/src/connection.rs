@@ -22,7 +22,7 @@ const READ_CHUNK: usize = 64 << 10;
 /// A guest that does not read for so long is stuck: a healthy one always reads.
 const SEND_SECONDS: u64 = 20;
 /// The most that is put aside while one answer is waited for; credit keeps an honest guest far below it.
-const MAX_EARLY: usize = 64 << 20;
+const MAX_EARLY: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
 /// Why a stream cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -144,13 +144,14 @@ impl Connection {
     /// Waits for the answer to one request; what arrives for others meanwhile is kept for [`Connection::buffered`].
     pub fn answer_to(&mut self, id: u32, timeout_seconds: u64) -> Result<Reply, ConnectionError> {
         let deadline = Instant::now() + Duration::from_secs(timeout_seconds);
-        let mut kept: usize = self.early.iter().map(|(_, payload)| payload.len()).sum();
+        // With their headers: frames without a payload take room as well.
+        let mut kept: usize = self.early.iter().map(|(_, payload)| frame::HEADER + payload.len()).sum();
         loop {
             while let Some((got, payload)) = self.incoming.next_frame()? {
                 if got == id {
                     return Ok(codec::from_bytes(payload)?);
                 }
-                kept += payload.len();
+                kept += frame::HEADER + payload.len();
                 if kept > MAX_EARLY {
                     return Err(ConnectionError::OutOfTurn("more than it had credit for"));
                 }
@@ -259,4 +260,20 @@ fn send_bytes(stream: BorrowedFd<'_>, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    #[test]
+    fn a_guest_cannot_pile_up_empty_frames_while_an_answer_is_waited_for() {
+        let (host, guest) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        // Zeros are frames without a payload, for a request that nobody made.
+        send_bytes(guest.as_fd(), &vec![0; MAX_EARLY + frame::HEADER], &[]).unwrap();
+        let answer = Connection::new(host, Passing::Impossible).answer_to(1, 30);
+        assert!(matches!(answer, Err(ConnectionError::OutOfTurn(_))), "{answer:?}");
+    }
 }

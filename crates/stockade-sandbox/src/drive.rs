@@ -210,7 +210,11 @@ impl<'a> Output<'a> {
         Self { sink, captured: Captured::default(), pending: Vec::new(), owed: 0, step }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    /// Takes bytes for which the guest had credit; what one sends beyond it must not pile up here.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        if self.pending.len() + self.owed as usize + bytes.len() > WINDOW as usize {
+            return Err(ConnectionError::OutOfTurn("more output than it had credit for"));
+        }
         let before = self.captured.total;
         self.captured.total += bytes.len() as u64;
         let room = |limit: u64| usize::try_from(limit.saturating_sub(before)).unwrap_or(usize::MAX).min(bytes.len());
@@ -227,6 +231,7 @@ impl<'a> Output<'a> {
         let done_with = if matches!(self.sink, Sink::Buffer(_)) { bytes.len() } else { bytes.len() - kept };
         self.owed += done_with as u32;
         self.flush();
+        Ok(())
     }
 
     /// Writes what can be written now. A reader that went away is not an error of ours: the program goes on.
@@ -409,8 +414,8 @@ impl Relay<'_> {
 
     fn reply(&mut self, reply: Reply) -> Result<Option<Ending>, ConnectionError> {
         match reply {
-            Reply::Data { stream: Stream::Output {}, bytes } => self.out.as_mut().map(|o| o.take(&bytes.0)),
-            Reply::Data { stream: Stream::Errors {}, bytes } => self.err.as_mut().map(|o| o.take(&bytes.0)),
+            Reply::Data { stream: Stream::Output {}, bytes } => self.out.as_mut().map(|o| o.take(&bytes.0)).transpose()?,
+            Reply::Data { stream: Stream::Errors {}, bytes } => self.err.as_mut().map(|o| o.take(&bytes.0)).transpose()?,
             Reply::Credit { stream: Stream::Input {}, bytes } => {
                 self.stdin.as_mut().map(|i| i.credit = i.credit.saturating_add(bytes).min(WINDOW))
             }
@@ -476,5 +481,54 @@ pub(crate) fn write_fully(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
             }
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    struct Calm;
+
+    impl Watch for Calm {
+        fn tick(&mut self) -> Option<Demand> {
+            None
+        }
+        fn is_needed(&self) -> bool {
+            false
+        }
+        fn kill(&mut self) {}
+    }
+
+    /// A guest that sends this many pieces of output, whatever its credit, to a reader that reads nothing.
+    fn drive_to_a_full_pipe(pieces: usize) -> Result<Outcome, ConnectionError> {
+        let (host, guest) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let speaker = std::thread::spawn(move || {
+            let guest = Connection::new(guest, Passing::Impossible);
+            let say = |reply: &Reply| guest.send_payload(1, &stockade_wire::codec::to_bytes(reply), &[]);
+            say(&Reply::Started { pid: 2 })?;
+            for _ in 0..pieces {
+                say(&Reply::Data { stream: Stream::Output {}, bytes: vec![7; DATA_CHUNK].into() })?;
+            }
+            say(&Reply::Exited { exit: Exit::Code { code: 0 } })
+        });
+        let (_reader, writer) = rustix::pipe::pipe().unwrap();
+        let streams = Streams::Plain { stdin: None, stdout: Sink::Descriptor(writer.as_fd()), stderr: Sink::Buffer(0) };
+        let exec = Exec { argv: vec!["true".into()], env: Vec::new(), cwd: "/".into(), stdio: Stdio::Passed {} };
+        let mut connection = Connection::new(host, Passing::Impossible);
+        let outcome = drive(&mut connection, exec, streams, Some(Duration::from_secs(1)), None, &mut Calm);
+        drop(connection);
+        let _ = speaker.join();
+        outcome
+    }
+
+    #[test]
+    fn a_guest_cannot_pile_up_output_beyond_its_credit() {
+        let within = WINDOW as usize / DATA_CHUNK;
+        assert_eq!(drive_to_a_full_pipe(within).unwrap().stdout.total, u64::from(WINDOW));
+        let beyond = drive_to_a_full_pipe(within + 1);
+        assert!(matches!(beyond, Err(ConnectionError::OutOfTurn(_))), "{beyond:?}");
     }
 }

@@ -319,7 +319,7 @@ impl Sandboxes {
                 continue;
             }
             let keep_it = match read_record(&directory, &id) {
-                Ok(record) => record.kept.is_some() && record.started.seconds + keep.as_secs() as i64 > now,
+                Ok(record) => record.kept.is_some() && record.started.seconds.saturating_add_unsigned(keep.as_secs()) > now,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
@@ -407,7 +407,8 @@ fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
         return Err(damaged(format!("{size} bytes")));
     }
     let text = fs::read(&path).map_err(io("reading", &path))?;
-    let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+    // The parser quotes what it did not expect.
+    let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(stockade_core::escape::escape(&e.to_string())))?;
     if record.version != RECORD_VERSION || record.id != *id {
         return Err(damaged("it belongs to another version or sandbox".into()));
     }

@@ -7,6 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// No architecture has a higher number. Above it, bit 30 marks x32 calls, which must never be found in a list.
+const HIGHEST: u32 = 0xffff;
+
 /// The processor families that the shim runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
@@ -194,6 +197,9 @@ fn read_numbers(text: &str) -> Result<BTreeMap<String, Number>, PolicyError> {
         for ((field, taken), found) in [x86_64, aarch64].into_iter().zip(&mut taken).zip(&mut found) {
             if *field != "-" {
                 let number: u32 = field.parse().map_err(|_| fault("a number is not a number or `-`"))?;
+                if number > HIGHEST {
+                    return Err(fault("the number is beyond those of any call"));
+                }
                 if !taken.insert(number) {
                     return Err(fault("the number is another call's"));
                 }

@@ -48,6 +48,7 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     Direction { name: "stockade-store", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap"] },
     Direction { name: "stockade", may_use: &["stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
+    Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },
 ];
 
 /// One crate's place in the order.

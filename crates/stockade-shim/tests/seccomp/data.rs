@@ -69,6 +69,8 @@ fn a_fault_in_the_numbers_is_named() {
     check("read 0 63\nwrite 1\n", "expected a name and two numbers");
     check("read 0 63\nwrite 1 x\n", "a number is not a number or `-`");
     check("read 0 63\nwrite 1 63\n", "the number is another call's");
+    check("read 0 63\nwrite 4294967295 64\n", "the number is beyond those of any call");
+    check("read 0 63\nwrite 1073741825 64\n", "the number is beyond those of any call");
     check("read 0 63\nread 1 64\n", "the name appears twice");
 }
 

@@ -1,0 +1,11 @@
+//! The targets, a file each.
+
+pub mod git;
+pub mod guest;
+pub mod host;
+pub mod layer;
+pub mod seccomp;
+pub mod settings;
+pub mod state;
+pub mod text;
+pub mod wire;
