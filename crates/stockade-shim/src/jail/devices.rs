@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use stockade_wire::plan::{Access, Execution};
 
@@ -34,19 +34,16 @@ pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<
     let directory = root.directory(path, 0o755)?;
     let nosuid_noexec = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
     for name in DEVICES {
-        let source = ["/dev/", name].concat();
-        let what = || format!("giving {source}");
-        let host = match rustix::fs::openat(CWD, source.as_str(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(fd) => fd,
+        let what = || format!("giving /dev/{name}");
+        let tree = match mounts::clone_device(name) {
+            Ok(tree) => tree,
             // A container without a terminal has no /dev/tty; nothing inside needs it to start.
             Err(Errno::NOENT) if name == "tty" => continue,
             Err(errno) => return Err(errno).doing(what),
         };
-        let tree = mounts::clone_tree(host.as_fd(), c"").doing(what)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o666)).doing(what)?;
-        let onto = rustix::fs::openat(&directory, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).doing(what)?;
-        mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)?;
+        mounts::attach_named(tree.as_fd(), directory.as_fd(), name).doing(what)?;
         mounts::set_attributes(tree.as_fd(), nosuid_noexec, mounts::Reach::One).doing(what)?;
     }
     let links = [

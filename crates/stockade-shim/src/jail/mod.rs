@@ -94,10 +94,12 @@ impl Steps {
 pub(crate) fn apply(plan: &JailPlan, fds: Vec<OwnedFd>) -> Result<Jailed, StepFailure> {
     let mut steps = Steps { took: Vec::with_capacity(20) };
     steps.run("identity", || confine::identity(plan.uid, plan.gid, &plan.groups))?;
+    // Directories get exactly the mode they are made with.
+    rustix::process::umask(rustix::fs::Mode::empty());
     steps.run("host name", || confine::hostname(&plan.hostname.0))?;
     steps.run("loopback", confine::loopback)?;
     let sources = steps.run("sources", || mounts::Sources::open(&plan.items, fds))?;
-    let scratch = steps.run("scratch", || scratch::Scratch::mount(plan.scratch_bytes, plan.uid, plan.gid))?;
+    let scratch = steps.run("scratch", || scratch::Scratch::mount(plan.scratch_bytes))?;
     steps.run("root", || root::build(plan, &scratch, sources))?;
     let exports = steps.run("export", || scratch.export(&plan.export))?;
     let probe = steps.run("probe directory", || scratch.directory(b"probe", 0o755))?;

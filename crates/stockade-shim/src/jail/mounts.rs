@@ -84,6 +84,17 @@ pub(crate) fn clone_tree(at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Err
     rustix::mount::open_tree(at, path, flags)
 }
 
+/// A detached copy of one of the host's devices.
+pub(crate) fn clone_device(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    rustix::mount::open_tree(CWD, ["/dev/", name].concat(), flags)
+}
+
+/// Attaches a detached mount to an entry of a directory that this process has just made, so that it can be no link.
+pub(crate) fn attach_named(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    rustix::mount::move_mount(tree, c"", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 /// Attaches a detached mount where `onto` points.
 pub(crate) fn attach(tree: BorrowedFd<'_>, onto: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;

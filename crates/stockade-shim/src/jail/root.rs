@@ -13,25 +13,25 @@ use super::{Doing, Trouble, devices, mounts, overlay, shown};
 /// Name of the new root's mount point on the scratch file system.
 const ROOT: &[u8] = b"root";
 
-/// Builds the new root on the scratch file system.
+/// Builds the new root in a directory of the scratch file system.
 pub(crate) fn build(plan: &JailPlan, scratch: &Scratch, sources: mounts::Sources) -> Result<(), Trouble> {
+    let tree = scratch.tree(ROOT, 0o755)?;
     let mount_point = scratch.directory(ROOT, 0o755)?;
-    let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"size", b"4m"), (c"mode", b"0755")];
-    let tree = mounts::new_filesystem(c"tmpfs", &options, &[]).doing(|| "making the root".into())?;
     mounts::attach(tree.as_fd(), mount_point.as_fd()).doing(|| "attaching the root".into())?;
-    mounts::set_attributes(tree.as_fd(), mounts::BASE, mounts::Reach::One).doing(|| "restricting the root".into())?;
-    let mut builder = Builder { root: NewRoot { top: scratch.directory(ROOT, 0o755)? }, scratch, sources, count: 0 };
+    let mut builder = Builder { root: NewRoot { top: scratch.directory(ROOT, 0o755)? }, scratch, sources, masks: Vec::new(), count: 0 };
     for item in &plan.items {
         builder.item(item)?;
     }
     // Nothing is added to the root itself from here on.
-    mounts::set_attributes(tree.as_fd(), libc::MOUNT_ATTR_RDONLY, mounts::Reach::One).doing(|| "sealing the root".into())
+    mounts::set_attributes(tree.as_fd(), mounts::BASE | libc::MOUNT_ATTR_RDONLY, mounts::Reach::One).doing(|| "sealing the root".into())
 }
 
 struct Builder<'a> {
     root: NewRoot,
     scratch: &'a Scratch,
     sources: mounts::Sources,
+    /// Empty things to show instead of others, by kind and mode: mounted once, restricted once, copied for every mask.
+    masks: Vec<(FileType, u32, OwnedFd)>,
     /// Numbers the names of helper files and directories.
     count: u32,
 }
@@ -99,16 +99,32 @@ impl Builder<'_> {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(errno) => return Err(errno).doing(|| format!("looking at {}", shown(path))),
         };
-        let tree = if is_directory(onto.as_fd())? {
-            let name = self.name("empty");
-            self.scratch.tree(name.as_bytes(), mode)?
+        let kind = if is_directory(onto.as_fd())? { FileType::Directory } else { FileType::RegularFile };
+        let what = || format!("masking {}", shown(path));
+        let tree = mounts::clone_tree(self.nothing(kind, mode)?, c"").doing(what)?;
+        mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)
+    }
+
+    /// An empty file or directory, mounted read-only where nothing inside sees it.
+    fn nothing(&mut self, kind: FileType, mode: u32) -> Result<BorrowedFd<'_>, Trouble> {
+        let known = self.masks.iter().position(|(k, m, _)| (*k, *m) == (kind, mode));
+        let at = if let Some(at) = known {
+            at
         } else {
             let name = self.name("empty");
-            self.scratch.file_tree(name.as_bytes(), b"", mode)?
+            let tree = match kind {
+                FileType::Directory => self.scratch.tree(name.as_bytes(), mode)?,
+                _ => self.scratch.file_tree(name.as_bytes(), b"", mode)?,
+            };
+            let place = if kind == FileType::Directory { name } else { ["files/", &name].concat() };
+            let onto = self.scratch.existing(place.as_bytes())?;
+            mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| "mounting an empty thing".into())?;
+            let attributes = mounts::attributes(&Access::ReadOnly {}, &Execution::Denied {});
+            mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting an empty thing".into())?;
+            self.masks.push((kind, mode, tree));
+            self.masks.len() - 1
         };
-        mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| format!("masking {}", shown(path)))?;
-        let attributes = mounts::attributes(&Access::ReadOnly {}, &Execution::Denied {});
-        mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::Tree).doing(|| format!("masking {}", shown(path)))
+        self.masks.get(at).map(|(_, _, tree)| tree.as_fd()).ok_or_else(|| Trouble::new("an empty thing was lost"))
     }
 }
 
@@ -120,22 +136,18 @@ pub(crate) struct NewRoot {
 impl NewRoot {
     /// Opens (making what is missing) a directory, never through a link.
     pub(crate) fn directory(&self, path: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
-        if let Ok(fd) = self.existing(path) {
-            return Ok(fd);
-        }
         let what = || format!("making the directory {}", shown(path));
-        let mut current = rustix::io::fcntl_dupfd_cloexec(&self.top, 3).doing(what)?;
-        let mut parts = path.split(|b| *b == b'/').filter(|p| !p.is_empty()).peekable();
-        while let Some(part) = parts.next() {
-            let mode = if parts.peek().is_none() { mode } else { 0o755 };
-            match rustix::fs::mkdirat(&current, part, Mode::from_raw_mode(mode)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno).doing(what),
-            }
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            current = rustix::fs::openat(&current, part, flags, Mode::empty()).doing(what)?;
+        match self.existing(path) {
+            Err(Errno::NOENT) => {}
+            found => return found.doing(what),
         }
-        Ok(current)
+        let (parent, name) = self.parent(path)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno).doing(what),
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&parent, name, flags, Mode::empty()).doing(what)
     }
 
     /// Opens a path that is there, following no link.

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use stockade_wire::codec::Bytes;
 
@@ -15,15 +15,15 @@ use super::{Doing, Trouble, mounts, shown};
 const BASES: [&str; 5] = ["/tmp", "/run", "/mnt", "/var", "/usr"];
 
 /// The scratch file system while the root is being built.
+///
+/// What is made here belongs to the sandbox's user, because this process already is that user.
 pub(crate) struct Scratch {
     top: OwnedFd,
-    uid: u32,
-    gid: u32,
 }
 
 impl Scratch {
     /// Mounts the file system with room for `bytes` bytes.
-    pub(crate) fn mount(bytes: u64, uid: u32, gid: u32) -> Result<Self, Trouble> {
+    pub(crate) fn mount(bytes: u64) -> Result<Self, Trouble> {
         let size = bytes.max(1 << 20).to_string();
         let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"size", size.as_bytes()), (c"mode", b"0755")];
         let tree = mounts::new_filesystem(c"tmpfs", &options, &[]).doing(|| format!("making a tmpfs of {size} bytes"))?;
@@ -34,7 +34,7 @@ impl Scratch {
         mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| format!("mounting over {base}"))?;
         mounts::set_attributes(tree.as_fd(), mounts::BASE, mounts::Reach::One).doing(|| format!("restricting {base}"))?;
         let top = open_directory(base).doing(|| format!("opening {base}"))?;
-        Ok(Self { top, uid, gid })
+        Ok(Self { top })
     }
 
     /// The top directory.
@@ -44,24 +44,23 @@ impl Scratch {
 
     /// Opens a directory of the scratch file system, making it (and its parents) with `mode` where it is missing.
     pub(crate) fn directory(&self, name: &[u8], mode: u32) -> Result<OwnedFd, Trouble> {
-        let mut current = rustix::io::fcntl_dupfd_cloexec(&self.top, 3).doing(|| "duplicating scratch".into())?;
+        let mut current: Option<OwnedFd> = None;
         for part in name.split(|b| *b == b'/').filter(|p| !p.is_empty()) {
-            match rustix::fs::mkdirat(&current, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) => {
-                    let flags = AtFlags::empty();
-                    rustix::fs::chmodat(&current, part, Mode::from_raw_mode(mode), flags)
-                        .doing(|| format!("setting the mode of {}", shown(part)))?;
-                    let owner = (Some(rustix::fs::Uid::from_raw(self.uid)), Some(rustix::fs::Gid::from_raw(self.gid)));
-                    rustix::fs::chownat(&current, part, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)
-                        .doing(|| format!("setting the owner of {}", shown(part)))?;
-                }
-                Err(Errno::EXIST) => {}
+            let at = current.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
+            match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(mode)) {
+                Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno).doing(|| format!("making {}", shown(name))),
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            current = rustix::fs::openat(&current, part, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?;
+            current = Some(rustix::fs::openat(at, part, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))?);
         }
-        Ok(current)
+        current.ok_or_else(|| Trouble::new("a scratch directory without a name"))
+    }
+
+    /// Opens something that was made before.
+    pub(crate) fn existing(&self, name: &[u8]) -> Result<OwnedFd, Trouble> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.top, name, flags, Mode::empty()).doing(|| format!("opening {}", shown(name)))
     }
 
     /// A detached mount of a scratch directory.

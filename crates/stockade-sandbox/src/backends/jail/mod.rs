@@ -112,8 +112,13 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     clock.mark("host: clone");
 
     let mut mounts = HostMounts::new((starter == Starter::Root).then_some(identity.outside), start.directory);
-    let layers = Layers::prepare(start, &mut mounts, identity)?;
-    let plan = plan_of(start, starter, identity, &layers, &mut mounts, &wall.cgroup, &mut clock)?;
+    let planned = Layers::prepare(start, &mut mounts, identity)
+        .and_then(|layers| plan_of(start, starter, identity, &layers, &mut mounts, &wall.cgroup, &mut clock).map(|plan| (layers, plan)));
+    let (layers, plan) = match planned {
+        Ok(planned) => planned,
+        // Where the guest could not even start, that is why nothing can be mounted here either, and the better thing to tell.
+        Err(error) => return Err(greeted.welcome(&wall.guest).err().unwrap_or(error)),
+    };
     clock.mark("host: plan");
 
     let (mut connection, mut report, exports) = apply(plan, &mounts, greeted, &wall, &mut clock)?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -170,9 +171,22 @@ impl Ground {
         command
     }
 
-    /// Runs `stockade run FLAGS -- ARGV`.
+    /// Runs `stockade run FLAGS -- ARGV`, and waits until everything it leaves behind is cleared away.
     pub(crate) fn run(&self, flags: &[&str], argv: &[&str]) -> Outcome {
-        finish(&mut self.running(flags, argv))
+        let outcome = finish(&mut self.running(flags, argv));
+        eventually("what the run left is cleared away", || !self.is_clearing_up());
+        outcome
+    }
+
+    /// Whether a child of a run that has ended is still at work: it has our state and a session of its own.
+    fn is_clearing_up(&self) -> bool {
+        let state = [b"XDG_STATE_HOME=", self.state.as_os_str().as_bytes()].concat();
+        std::fs::read_dir("/proc").expect("/proc").flatten().any(|entry| {
+            let of = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            let session = || String::from_utf8_lossy(&of("stat")).rsplit(") ").next().and_then(|s| s.split(' ').nth(3).map(str::to_owned));
+            let is_run = of("cmdline").split(|b| *b == 0).nth(1) == Some(b"run");
+            is_run && of("environ").split(|b| *b == 0).any(|v| v == state) && session().as_deref() == entry.file_name().to_str()
+        })
     }
 
     /// Runs a shell script inside.
