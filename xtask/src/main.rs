@@ -8,6 +8,7 @@
 
 mod advisories;
 mod bench;
+mod conformance;
 mod deny;
 mod docs;
 mod failure;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
                    --fast leaves out the reference and the supply chain
   tidy             the house rules alone
   docs [--check]   write docs/reference from the built binary; --check fails where it differs
+  conformance [--check]
+                   run the suite of conformance/ on every wall and write its RESULTS.md; --check fails where it differs
   deny             bans, licences, sources and advisories of the dependencies
   bench [--help]   measure against peers; writes benches/RESULTS.md
   fuzz [TARGET…] [--minutes M]
@@ -57,6 +60,8 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
         ["bench", words @ ..] => bench::run(&workspace, words),
         ["fuzz", rest @ ..] => fuzz::run(&workspace, &fuzz::Wish::parse(rest)?),
+        ["conformance"] => conformance::run(&workspace, conformance::Mode::Write),
+        ["conformance", "--check"] => conformance::run(&workspace, conformance::Mode::Check),
         ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");

@@ -27,6 +27,12 @@ const NEEDS: &[Need] = &[
     Need { program: "mkfs.btrfs", package: "btrfs-progs", reason: "surroundings: a workspace on btrfs" },
     Need { program: "mkfs.xfs", package: "xfsprogs", reason: "surroundings: a workspace on XFS" },
     Need { program: "apparmor_parser", package: "apparmor", reason: "surroundings: reads the AppArmor profile that is shipped" },
+    Need {
+        program: "bwrap",
+        package: "bubblewrap",
+        reason: "the conformance suite runs on somebody else's wall too, which tests the suite",
+    },
+    Need { program: "perl", package: "perl-base", reason: "the conformance suite: attempts written in it" },
     Need { program: "java", package: "default-jre-headless", reason: "inside: many threads and memory maps" },
 ];
 

@@ -12,6 +12,20 @@ const READ: &[&str] = &["rs", "toml", "md"];
 /// Nothing we write by hand is larger; a larger file is refused rather than read.
 const LARGEST: u64 = 4 << 20;
 
+/// Crates that are not called as their directory is.
+const RENAMED: &[(&str, &str)] = &[("conformance", "stockade-conformance"), ("conformance/probe", "stockade-probe")];
+
+/// One crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Crate<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Where it is, relative to the repository.
+    pub(super) directory: &'a str,
+    /// The text of its manifest.
+    pub(super) manifest: &'a str,
+}
+
 /// Text files by path relative to the root, with `/` between parts.
 pub(super) struct Tree {
     files: Vec<(String, Source)>,
@@ -56,12 +70,13 @@ impl Tree {
         self.files.iter().find(|(path, _)| path == wanted).map(|(_, source)| source.text())
     }
 
-    /// The crates: directory name below `crates/`, or `xtask`, with the text of the manifest.
-    pub(super) fn crates(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// The crates of the workspace.
+    pub(super) fn crates(&self) -> impl Iterator<Item = Crate<'_>> {
         self.with_extension("toml").filter_map(|(path, source)| {
             let directory = path.strip_suffix("/Cargo.toml")?;
             let name = directory.strip_prefix("crates/").unwrap_or(directory);
-            (!name.contains('/')).then_some((name, source.text()))
+            let name = RENAMED.iter().find(|(place, _)| *place == directory).map_or(name, |(_, name)| name);
+            (!name.contains('/')).then_some(Crate { name, directory, manifest: source.text() })
         })
     }
 
@@ -130,7 +145,9 @@ mod tests {
 
     #[test]
     fn crates_are_found_by_their_manifests() {
-        let tree = Tree::of(&[("Cargo.toml", ""), ("crates/one/Cargo.toml", "1"), ("xtask/Cargo.toml", "x"), ("a/b/Cargo.toml", "")]);
-        assert_eq!(tree.crates().collect::<Vec<_>>(), [("one", "1"), ("xtask", "x")]);
+        let manifests = ["Cargo.toml", "crates/one/Cargo.toml", "xtask/Cargo.toml", "a/b/Cargo.toml", "conformance/probe/Cargo.toml"];
+        let tree = Tree::of(&manifests.map(|path| (path, "")));
+        let found: Vec<(&str, &str)> = tree.crates().map(|one| (one.name, one.directory)).collect();
+        assert_eq!(found, [("one", "crates/one"), ("xtask", "xtask"), ("stockade-probe", "conformance/probe")]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::Violation;
 use super::super::exceptions::{DIRECTIONS, UNSAFE_CRATES};
-use super::super::tree::Tree;
+use super::super::tree::{Crate, Tree};
 
 const TOOL: &str = "xtask";
 const MAP: &str = "ARCHITECTURE.md";
@@ -10,8 +10,8 @@ const MAP: &str = "ARCHITECTURE.md";
 /// Arrows between our crates point down only, and no crate takes in what it exists to be without.
 pub(super) fn point_down(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (name, manifest) in tree.crates().filter(|(name, _)| *name != TOOL) {
-        let path = format!("crates/{name}/Cargo.toml");
+    for Crate { name, directory, manifest } in tree.crates().filter(|one| one.name != TOOL) {
+        let path = format!("{directory}/Cargo.toml");
         let Some(direction) = DIRECTIONS.iter().find(|direction| direction.name == name) else {
             found.push(Violation::in_file(&path, "is not in the order of crates; add it to xtask/src/tidy/exceptions.rs"));
             continue;
@@ -27,10 +27,10 @@ pub(super) fn point_down(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Every crate takes the workspace's lints; the two with unsafe have a copy of their own.
+/// Every crate takes the workspace's lints; those with unsafe have a copy of their own.
 pub(super) fn take_the_lints(tree: &Tree) -> Vec<Violation> {
-    let bare = tree.crates().filter(|(name, manifest)| {
-        let has_own = UNSAFE_CRATES.iter().any(|exception| exception.path == format!("crates/{name}/"));
+    let bare = tree.crates().filter(|Crate { directory, manifest, .. }| {
+        let has_own = UNSAFE_CRATES.iter().any(|exception| exception.path == format!("{directory}/"));
         let section = |wanted: &str| sections(manifest).any(|(section, ..)| section == wanted);
         let inherits = sections(manifest).any(|(section, _, text)| {
             let text: String = text.split_whitespace().collect();
@@ -38,14 +38,15 @@ pub(super) fn take_the_lints(tree: &Tree) -> Vec<Violation> {
         });
         if has_own { !section("lints.clippy") } else { !inherits }
     });
-    bare.map(|(name, _)| Violation::in_file(name, "does not take the lints: write `[lints]` with `workspace = true`")).collect()
+    bare.map(|one| Violation::in_file(one.name, "does not take the lints: write `[lints]` with `workspace = true`")).collect()
 }
 
 /// Every crate has its place in the code map.
 pub(super) fn are_in_the_map(tree: &Tree) -> Vec<Violation> {
     let map = tree.text(MAP).unwrap_or_default();
-    let absent = tree.crates().filter(|(name, _)| !map.contains(&format!("`{name}`")) && !map.contains(&format!("### {name}\n")));
-    absent.map(|(name, _)| Violation::in_file(MAP, format!("has no `{name}` in its map"))).collect()
+    let absent =
+        tree.crates().map(|one| one.name).filter(|name| !map.contains(&format!("`{name}`")) && !map.contains(&format!("### {name}\n")));
+    absent.map(|name| Violation::in_file(MAP, format!("has no `{name}` in its map"))).collect()
 }
 
 /// The tool that judges the tree must build before anything else does.

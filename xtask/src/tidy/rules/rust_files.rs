@@ -82,6 +82,7 @@ pub(super) fn start_only_listed_programs(tree: &Tree) -> Vec<Violation> {
 fn is_test_or_tool(path: &str) -> bool {
     path.starts_with("xtask/")
         || path.starts_with("benches/")
+        || path.starts_with("conformance/")
         || path.contains("/tests/")
         || path.contains("/benches/")
         || path.ends_with("/tests.rs")

@@ -19,7 +19,8 @@ use crate::guard::Entry;
 pub const REDIRECTS: &str = "/run/stockade";
 
 /// Files of `/proc` that say or do something about the whole machine.
-const PROC_MASKS: [&str; 8] = [
+const PROC_MASKS: [&str; 9] = [
+    "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
     "/proc/key-users",
@@ -142,9 +143,14 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     })
 }
 
+/// The most that a crash may leave, in bytes. Not 0: that keeps the kernel from writing a file, but a host whose `core_pattern` names a
+/// program would still run it, as root and outside, on memory that the sandbox chose. A limit of exactly 1 the kernel takes as "do not", and
+/// it is too small for a file as well.
+const CORE_BYTES: u64 = 1;
+
 /// Limits per process.
 pub(super) fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
-    let mut limits = vec![(Resource::CoreSize {}, 0)];
+    let mut limits = vec![(Resource::CoreSize {}, CORE_BYTES)];
     if let Some(files) = spec.limits.open_files {
         limits.push((Resource::OpenFiles {}, files.value));
     }
@@ -564,7 +570,7 @@ mod tests {
         );
         let writable: Vec<String> = plan.landlock.writable.iter().map(|b| String::from_utf8_lossy(&b.0).into_owned()).collect();
         assert_eq!(writable, ["/tmp", "/home/a", "/var/tmp", "/home/a/work", "/home/a/.cargo/registry", "/dev/shm"]);
-        assert_eq!(plan.rlimits, [(Resource::CoreSize {}, 0), (Resource::Processes {}, 101)]);
+        assert_eq!(plan.rlimits, [(Resource::CoreSize {}, 1), (Resource::Processes {}, 101)]);
         assert_eq!((plan.landlock_layer, plan.seccomp_layer, plan.landlock.executable), (Layer::Required {}, Layer::Required {}, None));
     }
 
