@@ -107,6 +107,7 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
         toolchain_roots: &[],
         hidden: &hidden,
         guard: &guard,
+        programs: None,
     };
     let sandbox = Sandbox::start(backend(target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok(Standing { sandbox, owned, output: lab.base.clone() })

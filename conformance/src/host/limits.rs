@@ -33,6 +33,7 @@ fn start(outside: &Outside<'_>, work: &Path, limits: Limits) -> Result<(Sandbox,
         toolchain_roots: &[],
         hidden: &[],
         guard: &Guard::default(),
+        programs: None,
     };
     let sandbox = Sandbox::start(wall::backend(outside.target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok((sandbox, owned))

@@ -91,7 +91,9 @@ impl Outside<'_> {
             argv: &shell(script),
             on_success,
         };
-        once::run(&job, streams, None).map_err(|e| SuiteError::Sandbox(e.to_string()))
+        let (done, remains) = once::run(&job, streams, None).map_err(|e| SuiteError::Sandbox(e.to_string()))?;
+        remains.clear().map_err(|e| SuiteError::Sandbox(e.to_string()))?;
+        Ok(done)
     }
 }
 
