@@ -42,6 +42,9 @@ pub enum ConnectionError {
     /// It did not answer in time.
     #[error("the sandbox did not answer within {0} s")]
     Silent(u64),
+    /// The kernel gives no pipes.
+    #[error("cannot make pipes for the program: {0}")]
+    Pipes(#[source] Errno),
     /// It answered something that makes no sense here.
     #[error("the sandbox answered `{0}` out of turn")]
     OutOfTurn(&'static str),

@@ -18,7 +18,7 @@ use stockade_sandbox::backends::jail::Jail;
 use stockade_sandbox::backends::local::Local;
 use stockade_sandbox::backends::{Backend, Start};
 use stockade_sandbox::connection::Passing;
-use stockade_sandbox::drive::{Ending, Outcome, Sink, Streams};
+use stockade_sandbox::drive::{Captured, Ending, Outcome, Sink, Streams};
 use stockade_sandbox::files::FileError;
 use stockade_sandbox::guard::Guard;
 use stockade_sandbox::sandbox::Sandbox;
@@ -144,6 +144,56 @@ fn output_beyond_the_limit_is_cut_and_the_program_goes_on() {
 }
 
 #[test]
+fn captured_programs_read_and_their_descendants_are_not_waited_for() {
+    on_every_wall(|wall, kind| {
+        let mut ground = Ground::new(wall, Limits { time: Some(Limit::asked(Duration::from_mins(2))), ..Limits::default() });
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let sent: Vec<u8> = (0..2_000_000u32).map(|at| (at % 251) as u8).collect();
+        let feeding = std::thread::spawn({
+            let sent = sent.clone();
+            move || {
+                ours.write_all(&sent).unwrap();
+                ours.shutdown(Shutdown::Write).unwrap();
+            }
+        });
+        let streams = Streams::Plain { stdin: Some(theirs.as_fd()), stdout: Sink::Buffer(4 << 20), stderr: Sink::Buffer(1 << 20) };
+        let script = "cat; echo all >&2; sleep 1000 &";
+        let outcome = ground.sandbox.exec(&["sh".into(), "-c".into(), script.into()], streams, None).unwrap();
+        feeding.join().unwrap();
+        assert_eq!(outcome.ending, Ending::Code(0), "{kind}");
+        assert!(outcome.stdout.bytes == sent, "{kind}: {} bytes came back", outcome.stdout.bytes.len());
+        assert_eq!((outcome.stderr.bytes.as_slice(), outcome.stderr.truncated), (b"all\n".as_slice(), false), "{kind}");
+    });
+}
+
+#[test]
+fn limited_output_goes_to_a_slow_reader_up_to_the_limit() {
+    on_every_wall(|wall, kind| {
+        let mut ground = Ground::new(wall, Limits::default());
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let mut chunk = [0; 3000];
+            while let Ok(count @ 1..) = reader.read(&mut chunk) {
+                all.extend_from_slice(&chunk[..count]);
+                std::thread::yield_now();
+            }
+            all
+        });
+        let streams = Streams::Plain { stdin: None, stdout: Sink::Limited(writer.as_fd(), 1_000_000), stderr: Sink::Buffer(10) };
+        let script = "seq 1 300000; echo 0123456789abcdef >&2; echo done > finished";
+        let outcome = ground.sandbox.exec(&["sh".into(), "-c".into(), script.into()], streams, None).unwrap();
+        drop(writer);
+        let all = reading.join().unwrap();
+        let expected = (1..=300_000).map(|n| n.to_string()).collect::<Vec<_>>().join("\n") + "\n";
+        assert_eq!(outcome.stdout, Captured { bytes: Vec::new(), truncated: true, total: expected.len() as u64 }, "{kind}");
+        assert!(all == expected.as_bytes()[..1_000_000], "{kind}: {} bytes came", all.len());
+        assert_eq!(outcome.stderr, Captured { bytes: b"0123456789".to_vec(), truncated: true, total: 17 }, "{kind}");
+        assert_eq!(ground.run("cat finished").stdout.bytes, b"done\n", "{kind}");
+    });
+}
+
+#[test]
 fn time_ends_everything() {
     let mut ground = Ground::new(&Jail::default(), Limits { time: Some(Limit::asked(Duration::from_millis(300))), ..Limits::default() });
     assert_eq!(ground.run("(setsid sleep 1000 &) ; sleep 1000").ending, Ending::TimedOut);
@@ -224,11 +274,16 @@ fn a_port_inside_is_reached_from_outside() {
 fn pausing_stops_everything() {
     let mut ground = Ground::new(&Jail::default(), Limits::default());
     ground.run("(while :; do date +%N > tick; sleep 0.01; done) > /dev/null 2>&1 &");
+    // Between its making and its writing the file is empty.
     let tick = |ground: &mut Ground| {
-        let mut bytes = Vec::new();
         let path = ground.path("tick");
-        ground.sandbox.read_file(&path, &mut bytes).unwrap();
-        bytes
+        loop {
+            let mut bytes = Vec::new();
+            ground.sandbox.read_file(&path, &mut bytes).unwrap();
+            if !bytes.is_empty() {
+                return bytes;
+            }
+        }
     };
     std::thread::sleep(Duration::from_millis(100));
     ground.sandbox.pause().unwrap();
