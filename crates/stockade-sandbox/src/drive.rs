@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use stockade_core::demand::Demand;
 use stockade_sys::signals::Signals;
+use stockade_wire::frame::START_DELAY;
 use stockade_wire::message::{ErrorKind, Exec, Reply, Request};
 
 use crate::connection::{Connection, ConnectionError};
@@ -125,13 +126,17 @@ pub fn drive(
     let standard = standard::prepare(streams, connection.passing())?;
     exec.stdio = standard.stdio;
     let passed: Vec<BorrowedFd<'_>> = standard.theirs.iter().map(AsFd::as_fd).collect();
+    let sent = Instant::now();
     connection.send(id, &Request::Run { exec }, &passed)?;
     drop(passed);
     // Only the program may hold its ends, or ours never see theirs closed.
     drop(standard.theirs);
     let started = loop {
         match connection.receive(START_SECONDS)? {
-            (got, Reply::Started { .. }) if got == id => break Instant::now(),
+            (got, Reply::Started { .. }) if got == id => {
+                // The guest may have kept the news for a moment.
+                break Instant::now().checked_sub(START_DELAY).map_or(sent, |started| started.max(sent));
+            }
             (got, Reply::Failed { kind, message }) if got == id => {
                 let missing = kind == ErrorKind::NotExecutable {};
                 return Ok(Outcome {

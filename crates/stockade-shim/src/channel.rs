@@ -62,6 +62,8 @@ pub(crate) struct Channel {
     unparsed: usize,
     descriptors: VecDeque<OwnedFd>,
     unwritten: Backlog,
+    /// Nothing of what is unwritten is urgent.
+    unhurried: bool,
     scratch: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -82,6 +84,7 @@ impl Channel {
             unparsed: 0,
             descriptors: VecDeque::new(),
             unwritten: Backlog::default(),
+            unhurried: false,
             scratch: Vec::new(),
             buffer: vec![0; DATA_PREFIX + CHUNK],
         }
@@ -181,6 +184,19 @@ impl Channel {
     pub(crate) fn send(&mut self, id: u32, reply: &Reply) {
         self.encode(id, reply);
         self.unwritten.push(&self.scratch);
+        self.unhurried = false;
+    }
+
+    /// Queues a reply that can wait for another one to travel with.
+    pub(crate) fn send_unhurried(&mut self, id: u32, reply: &Reply) {
+        let alone = self.unwritten.is_empty();
+        self.send(id, reply);
+        self.unhurried = alone;
+    }
+
+    /// Whether something is queued, and nothing of it is urgent.
+    pub(crate) fn is_unhurried(&self) -> bool {
+        self.unhurried
     }
 
     /// Where stream data is to be read into before [`Self::send_data`].
@@ -206,6 +222,7 @@ impl Channel {
 
     /// Writes what is queued as far as the stream takes it.
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
+        self.unhurried = false;
         while !self.unwritten.is_empty() {
             match self.write_some(self.unwritten.waiting(), &[]) {
                 Ok(count) => self.unwritten.advance(count),

@@ -160,6 +160,11 @@ impl Context {
         self.channel.send(id, reply);
     }
 
+    /// Queues a reply that can wait a moment for the next one.
+    pub(crate) fn reply_unhurried(&mut self, id: u32, reply: &Reply) {
+        self.channel.send_unhurried(id, reply);
+    }
+
     /// Queues the reply that a request failed.
     pub(crate) fn fail(&mut self, id: u32, failure: Failure) -> Progress {
         self.channel.send(id, &Reply::Failed { kind: failure.kind, message: failure.message });

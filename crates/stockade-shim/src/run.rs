@@ -64,7 +64,8 @@ impl Run {
         let pid = context.spawner.start(&program, &standard, terminal)?.as_raw_nonzero().get();
         drop(standard);
         context.children.insert(pid, id);
-        context.reply(id, &Reply::Started { pid: pid as u32 });
+        // A short program's end follows at once; one message wakes the host once.
+        context.reply_unhurried(id, &Reply::Started { pid: pid as u32 });
         let medium = if ours.terminal.is_some() { Medium::Terminal } else { Medium::Pipe };
         Ok(Self {
             pid,

@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus};
-use stockade_wire::frame::GUEST_ID_BIT;
+use stockade_wire::frame::{GUEST_ID_BIT, START_DELAY};
 use stockade_wire::message::{Exit, Reply, Request};
 
 use crate::channel::{Broken, Channel};
@@ -27,6 +27,10 @@ use crate::task::Task;
 pub(crate) const MOST_REQUESTS: usize = 1024;
 /// Accepted connections that may be open at once. Counted apart, because programs inside make them.
 const MOST_ACCEPTED: usize = 512;
+/// Waiting for nothing.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// How long a reply that is not urgent waits for company.
+const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: START_DELAY.subsec_nanos() as i64 };
 /// Events taken from the kernel at once.
 const EVENTS: usize = 64;
 
@@ -110,12 +114,19 @@ impl Server {
         }
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         loop {
-            self.context.channel.flush()?;
-            self.update_control_interest();
+            let unhurried = self.context.channel.is_unhurried();
+            if !unhurried {
+                self.context.channel.flush()?;
+                self.update_control_interest();
+            }
             let busy = !self.turns.is_empty() && !self.context.channel.is_congested();
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let timeout = if busy { Some(&at_once) } else { None };
+            let timeout = match (busy, unhurried) {
+                (true, _) => Some(&AT_ONCE),
+                (false, true) => Some(&A_MOMENT),
+                (false, false) => None,
+            };
             match epoll::wait(self.context.poller.descriptor(), spare_capacity(&mut events), timeout) {
+                Ok(0) if unhurried && !busy => self.context.channel.flush()?,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return Err(End::Broken),
             }

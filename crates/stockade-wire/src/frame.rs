@@ -10,6 +10,8 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 pub const DATA_CHUNK: usize = 256 << 10;
 /// How many bytes of one stream may be under way before the receiver grants more credit.
 pub const WINDOW: u32 = 1 << 20;
+/// How long the guest may keep the news that a program started, so that a short program costs the host one message and not two.
+pub const START_DELAY: std::time::Duration = std::time::Duration::from_millis(2);
 /// Length of the frame header.
 pub const HEADER: usize = 8;
 /// Set in ids that the guest made up.
