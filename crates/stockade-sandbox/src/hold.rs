@@ -25,7 +25,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stockade_core::demand::Demand;
 use stockade_wire::codec;
 use stockade_wire::frame::GUEST_ID_BIT;
-use stockade_wire::message::{ErrorKind, Exit, Reply, Request, Stdio};
+use stockade_wire::message::{ErrorKind, Exit, Reply, Request};
 
 use crate::backends::Running;
 use crate::connection::{Connection, ConnectionError, Passing};
@@ -360,9 +360,7 @@ impl Supervisor {
                 let known = client.requests.values().any(|theirs| *theirs == request_id);
                 return if known { Err(ConnectionError::OutOfTurn("more of a request while the sandbox is frozen")) } else { Ok(()) };
             }
-            if matches!(request, Request::Run { exec } if exec.stdio == (Stdio::Passed {})) {
-                drop(client.connection.take_some_descriptors(3));
-            }
+            drop(client.connection.take_some_descriptors(request.descriptors()));
             queue(client, request_id, &Reply::Failed { kind: ErrorKind::Invalid {}, message: "the sandbox is paused".into() });
             return Ok(());
         }
@@ -384,10 +382,7 @@ impl Supervisor {
                 ours
             }
         };
-        let passed = match request {
-            Request::Run { exec } if exec.stdio == (Stdio::Passed {}) => client.connection.take_some_descriptors(3),
-            _ => Vec::new(),
-        };
+        let passed = client.connection.take_some_descriptors(request.descriptors());
         let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
         guest.send(ours, request, &fds)
     }

@@ -5,7 +5,7 @@
 use stockade_wire::codec::Bytes;
 use stockade_wire::message::{Exec, Reply, Request, Stdio, Stream};
 
-use crate::context::Progress;
+use crate::context::{Progress, Slot};
 use crate::failure::Failure;
 use crate::files::{Reading, Writing};
 use crate::forward::{Connection, Listener};
@@ -13,6 +13,7 @@ use crate::listing::Listing;
 use crate::run::Run;
 use crate::server::{End, Entry, Server};
 use crate::task::Task;
+use crate::transfer::Transfer;
 use crate::tree::{self, Removal};
 use crate::watch::Watch;
 
@@ -51,10 +52,24 @@ impl Server {
             }
             Request::Run { exec } => self.run(id, &exec),
             Request::ReadFile { path, offset, limit } => {
-                self.begin(id, |_| Reading::start(&path.0, offset, limit).map(|task| Begun::Lasting(Task::Reading(task))));
+                self.begin(id, |_| Reading::start(&path.0, offset, limit, None).map(|task| Begun::Lasting(Task::Reading(task))));
             }
             Request::WriteFile { path, mode, parents } => {
-                self.begin(id, |_| Writing::start(&path.0, mode, parents).map(|task| Begun::Lasting(Task::Writing(task))));
+                self.begin(id, |_| Writing::start(&path.0, mode, parents, None).map(|task| Begun::Lasting(Task::Writing(task))));
+            }
+            Request::ReadFileTo { path, offset, limit } => {
+                let passed = self.context.channel.take_descriptors(1);
+                self.begin(id, |server| {
+                    let pipe = Transfer::start(&server.context, id, passed, Slot::Input)?;
+                    Reading::start(&path.0, offset, limit, Some(pipe)).map(|task| Begun::Lasting(Task::Reading(task)))
+                });
+            }
+            Request::WriteFileFrom { path, mode, parents } => {
+                let passed = self.context.channel.take_descriptors(1);
+                self.begin(id, |server| {
+                    let pipe = Transfer::start(&server.context, id, passed, Slot::Output)?;
+                    Writing::start(&path.0, mode, parents, Some(pipe)).map(|task| Begun::Lasting(Task::Writing(task)))
+                });
             }
             Request::ListDir { path } => {
                 self.begin(id, |_| Listing::start(&path.0).map(|task| Begun::Lasting(Task::Listing(task))));

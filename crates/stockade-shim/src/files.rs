@@ -1,7 +1,7 @@
 //! File contents: streamed out against credit, streamed in to a temporary file that is renamed when complete.
 //!
-//! Owns `ReadFile` and `WriteFile`. Never holds more than one chunk of a file. A reader of the target sees the old
-//! contents or the new ones; a cancelled or failed write leaves nothing behind.
+//! Owns `ReadFile` and `WriteFile`, and the same through a pipe of the host (`transfer` moves the bytes then). Never holds more than one
+//! chunk of a file. A reader of the target sees the old contents or the new ones; a cancelled or failed write leaves nothing behind.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use crate::channel::CHUNK;
 use crate::context::{Context, Progress};
 use crate::failure::Failure;
 use crate::flow::{Overrun, ReceiveWindow, SendCredit};
+use crate::transfer::{Moved, Transfer};
 use crate::{paths, tree};
 
 /// How many symbolic links in the place of the file itself are followed.
@@ -28,11 +29,13 @@ pub(crate) struct Reading {
     offset: u64,
     left: u64,
     credit: SendCredit,
+    /// Where the contents go, if not into data frames.
+    pipe: Option<Transfer>,
 }
 
 impl Reading {
     /// Opens a file; only regular ones, because others may never end or never answer.
-    pub(crate) fn start(path: &[u8], offset: u64, limit: u64) -> Result<Self, Failure> {
+    pub(crate) fn start(path: &[u8], offset: u64, limit: u64, pipe: Option<Transfer>) -> Result<Self, Failure> {
         let name = paths::absolute(path)?;
         // Without NONBLOCK, opening a named pipe would wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -44,7 +47,7 @@ impl Reading {
             _ => return Err(Failure::invalid(format!("{} is not a regular file", crate::failure::quoted(path)))),
         }
         let left = if limit == 0 { u64::MAX } else { limit };
-        Ok(Self { file, path: path.to_vec(), offset, left, credit: SendCredit::new() })
+        Ok(Self { file, path: path.to_vec(), offset, left, credit: SendCredit::new(), pipe })
     }
 
     /// The host takes more.
@@ -55,6 +58,15 @@ impl Reading {
     /// Sends one chunk.
     pub(crate) fn step(&mut self, context: &mut Context, id: u32) -> Progress {
         let want = CHUNK.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if let Some(pipe) = &mut self.pipe {
+            return match pipe.fill(&self.file, &mut self.offset, &mut self.left) {
+                Ok(Moved::Some) => Progress::Again,
+                Ok(Moved::Nothing) => Progress::Idle,
+                // Its end is closed with this request, before the host reads that it is done.
+                Ok(Moved::All) => context.done(id),
+                Err(errno) => context.fail(id, Failure::about(&self.path, errno)),
+            };
+        }
         if want == 0 {
             return finish(context, id);
         }
@@ -92,11 +104,30 @@ pub(crate) struct Writing {
     mode: Mode,
     window: ReceiveWindow,
     renamed: bool,
+    source: Source,
+}
+
+/// Where the contents of a file come from.
+#[derive(Default)]
+enum Source {
+    /// Data frames.
+    #[default]
+    Frames,
+    /// A pipe. An end of it that the host did not announce is a host that went away.
+    Pipe(Transfer, Announced),
+    /// A pipe that is empty and closed; the announcement is still on its way.
+    Drained,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    Yes,
+    No,
 }
 
 impl Writing {
     /// Makes the temporary file beside the target.
-    pub(crate) fn start(path: &[u8], mode: u32, parents: bool) -> Result<Self, Failure> {
+    pub(crate) fn start(path: &[u8], mode: u32, parents: bool, pipe: Option<Transfer>) -> Result<Self, Failure> {
         paths::split(path)?;
         if path.last() == Some(&b'/') {
             return Err(Failure::about(path, Errno::ISDIR));
@@ -123,6 +154,7 @@ impl Writing {
             mode: Mode::from_raw_mode(mode & 0o777),
             window: ReceiveWindow::new(),
             renamed: false,
+            source: pipe.map_or(Source::Frames, |pipe| Source::Pipe(pipe, Announced::No)),
         })
     }
 
@@ -142,8 +174,32 @@ impl Writing {
         Ok(Progress::Idle)
     }
 
-    /// All bytes are there: the file appears under its name.
+    /// The host has sent everything, or put it into the pipe.
     pub(crate) fn end_input(&mut self, context: &mut Context, id: u32) -> Progress {
+        if let Source::Pipe(_, announced) = &mut self.source {
+            *announced = Announced::Yes;
+            return Progress::Again;
+        }
+        self.complete(context, id)
+    }
+
+    /// Moves bytes from the pipe, if there is one.
+    pub(crate) fn step(&mut self, context: &mut Context, id: u32) -> Progress {
+        let Source::Pipe(pipe, announced) = &mut self.source else { return Progress::Idle };
+        match (pipe.drain(&self.file), *announced) {
+            (Ok(Moved::Some), _) => Progress::Again,
+            (Ok(Moved::Nothing), _) => Progress::Idle,
+            (Ok(Moved::All), Announced::Yes) => self.complete(context, id),
+            (Ok(Moved::All), Announced::No) => {
+                self.source = Source::Drained;
+                Progress::Idle
+            }
+            (Err(errno), _) => context.fail(id, Failure::about(&self.path, errno)),
+        }
+    }
+
+    /// All bytes are there: the file appears under its name.
+    fn complete(&mut self, context: &mut Context, id: u32) -> Progress {
         let renamed = rustix::fs::fchmod(&self.file, self.mode)
             .and_then(|()| rustix::fs::renameat(&self.directory, &self.temporary, &self.directory, &self.target));
         match renamed {

@@ -30,6 +30,7 @@ mod signals;
 mod spawn;
 mod task;
 mod token;
+mod transfer;
 mod tree;
 mod watch;
 

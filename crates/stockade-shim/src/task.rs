@@ -95,8 +95,9 @@ impl Task {
             Self::Removing(removing) => removing.step(context, id),
             Self::Watch(watch) => watch.step(context, id),
             Self::Connection(connection) => connection.step(context, id),
-            // Writing happens as bytes arrive, accepting makes new requests and is the server's.
-            Self::Writing(_) | Self::Listener(_) => Progress::Idle,
+            Self::Writing(writing) => writing.step(context, id),
+            // Accepting makes new requests and is the server's.
+            Self::Listener(_) => Progress::Idle,
         }
     }
 }

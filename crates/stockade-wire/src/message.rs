@@ -96,6 +96,21 @@ wire_enum! {
         21 = Ping {},
         /// Confine yourself where no jail can be built (in place of `Jail`, once, before anything else). Answered like `Jail`.
         22 = Confine { plan: crate::plan::BarePlan },
+        /// As `ReadFile`, but the contents go into the pipe that travels with this frame (SCM_RIGHTS).
+        23 = ReadFileTo { path: Bytes, offset: u64, limit: u64 },
+        /// As `WriteFile`, but the contents come out of the pipe that travels with this frame; `Eof` says that all are in it.
+        24 = WriteFileFrom { path: Bytes, mode: u32, parents: bool },
+    }
+}
+
+impl Request {
+    /// How many descriptors travel with the frame.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::Run { exec } if exec.stdio == (Stdio::Passed {}) => 3,
+            Self::ReadFileTo { .. } | Self::WriteFileFrom { .. } => 1,
+            _ => 0,
+        }
     }
 }
 

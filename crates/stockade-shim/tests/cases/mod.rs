@@ -7,5 +7,6 @@ mod handshake;
 mod init;
 mod programs;
 mod terminal;
+mod transfer;
 mod tree;
 mod watch;
