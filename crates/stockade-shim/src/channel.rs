@@ -86,7 +86,7 @@ impl Channel {
             unwritten: Backlog::default(),
             unhurried: false,
             scratch: Vec::new(),
-            buffer: vec![0; DATA_PREFIX + CHUNK],
+            buffer: Vec::new(),
         }
     }
 
@@ -141,8 +141,21 @@ impl Channel {
         rustix::fs::fcntl_setfl(&self.fd, flags | rustix::fs::OFlags::NONBLOCK)
     }
 
+    /// Gives the buffer back until it is needed again.
+    pub(crate) fn let_go(&mut self) {
+        self.buffer = Vec::new();
+        self.scratch = Vec::new();
+    }
+
+    fn make_buffer(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; DATA_PREFIX + CHUNK];
+        }
+    }
+
     /// Reads what is there, once.
     pub(crate) fn receive(&mut self) -> Result<(), Broken> {
+        self.make_buffer();
         let mut buffer = std::mem::take(&mut self.buffer);
         let answer = self.read_some(&mut buffer, Waiting::Return);
         let outcome = match answer {
@@ -201,6 +214,7 @@ impl Channel {
 
     /// Where stream data is to be read into before [`Self::send_data`].
     pub(crate) fn data_space(&mut self, most: usize) -> &mut [u8] {
+        self.make_buffer();
         let end = DATA_PREFIX + most.min(CHUNK);
         self.buffer.get_mut(DATA_PREFIX..end).unwrap_or_default()
     }

@@ -22,6 +22,7 @@ mod flow;
 mod forward;
 mod jail;
 mod listing;
+mod memory;
 mod paths;
 mod pty;
 mod run;

@@ -19,6 +19,7 @@ use crate::channel::{Broken, Channel};
 use crate::context::{Context, Poller, Progress, Ready, Subject, subject};
 use crate::failure::Failure;
 use crate::forward::Connection;
+use crate::memory::Code;
 use crate::signals::{self, Role, Woken};
 use crate::spawn::Spawner;
 use crate::task::Task;
@@ -31,6 +32,8 @@ const MOST_ACCEPTED: usize = 512;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// How long a reply that is not urgent waits for company.
 const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: START_DELAY.subsec_nanos() as i64 };
+/// How long nothing happens before memory is given back.
+const A_WHILE: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 /// Events taken from the kernel at once.
 const EVENTS: usize = 64;
 
@@ -72,6 +75,15 @@ pub(crate) struct Server {
     next_guest: u32,
     accepted: usize,
     control_interest: epoll::EventFlags,
+    code: Code,
+    rest: Rest,
+}
+
+/// Whether memory was given back since something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Awake,
+    Asleep,
 }
 
 impl Server {
@@ -93,6 +105,8 @@ impl Server {
             next_guest: 0,
             accepted: 0,
             control_interest: epoll::EventFlags::IN,
+            code: Code::find(),
+            rest: Rest::Awake,
         })
     }
 
@@ -120,14 +134,18 @@ impl Server {
                 self.update_control_interest();
             }
             let busy = !self.turns.is_empty() && !self.context.channel.is_congested();
-            let timeout = match (busy, unhurried) {
-                (true, _) => Some(&AT_ONCE),
-                (false, true) => Some(&A_MOMENT),
-                (false, false) => None,
+            let timeout = match (busy, unhurried, self.rest) {
+                (true, _, _) => Some(&AT_ONCE),
+                (false, true, _) => Some(&A_MOMENT),
+                (false, false, Rest::Awake) => Some(&A_WHILE),
+                (false, false, Rest::Asleep) => None,
             };
             match epoll::wait(self.context.poller.descriptor(), spare_capacity(&mut events), timeout) {
-                Ok(0) if unhurried && !busy => self.context.channel.flush()?,
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(0) if busy => {}
+                Ok(0) if unhurried => self.context.channel.flush()?,
+                Ok(0) => self.fall_asleep(),
+                Ok(_) => self.rest = Rest::Awake,
+                Err(Errno::INTR) => {}
                 Err(_) => return Err(End::Broken),
             }
             for event in events.drain(..) {
@@ -145,6 +163,13 @@ impl Server {
             }
             self.give_turns();
         }
+    }
+
+    /// Nothing has happened for a while: gives back what is not needed to wait.
+    fn fall_asleep(&mut self) {
+        self.rest = Rest::Asleep;
+        self.context.channel.let_go();
+        self.code.let_go();
     }
 
     fn update_control_interest(&mut self) {

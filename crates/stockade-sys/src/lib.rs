@@ -13,6 +13,8 @@ pub mod guest;
 #[cfg(target_os = "linux")]
 pub mod idmap;
 #[cfg(target_os = "linux")]
+pub mod memory;
+#[cfg(target_os = "linux")]
 mod raw;
 #[cfg(target_os = "linux")]
 pub mod signals;

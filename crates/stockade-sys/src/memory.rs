@@ -1,0 +1,86 @@
+//! Giving memory back while a process has nothing to do.
+//!
+//! A supervisor sleeps nearly always. What it needs then is what it has written; its code, and that of its libraries, is in files and comes
+//! back page by page when it is touched. Nothing is lost and nothing is written anywhere: the pages stay in the page cache for as
+//! long as the kernel likes, shared with every other process of the same program.
+
+use std::ffi::{c_int, c_void};
+
+/// The read-only parts of this program and its libraries, as they lie in memory.
+#[derive(Debug, Clone, Default)]
+pub struct Code(Vec<(usize, usize)>);
+
+impl Code {
+    /// Finds them. Libraries that are loaded later are not among them.
+    pub fn find() -> Self {
+        let mut code = Self::default();
+        // SAFETY: the callback gets this very pointer, which stays valid and unshared until the call returns.
+        unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut code).cast::<c_void>()) };
+        code
+    }
+
+    /// Forgets the mapped pages of code, and returns free memory of the heap to the kernel.
+    pub fn let_go(&self) {
+        trim();
+        for (start, length) in &self.0 {
+            // SAFETY: the range lies in a segment of a loaded object that nobody may write to, mapped privately from its file;
+            // dropped pages are read from there again, with the same contents. A refusal changes nothing.
+            unsafe { libc::madvise(std::ptr::without_provenance_mut::<c_void>(*start), *length, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+/// Notes the whole pages of each segment that is not writable. Relocated data that is made read-only afterwards lies in writable ones.
+unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, code: *mut c_void) -> c_int {
+    // SAFETY: the C library gives a valid structure for the time of the call.
+    let info = unsafe { &*info };
+    // SAFETY: this is the pointer that `find` passed, and nobody else uses it meanwhile.
+    let code = unsafe { &mut *code.cast::<Code>() };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the C library gives as many headers as it says.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let page = rustix::param::page_size();
+    for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_W == 0) {
+        let begin = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        let start = begin.next_multiple_of(page);
+        let end = begin.wrapping_add(header.p_filesz as usize) & !(page - 1);
+        if end > start {
+            code.0.push((start, end - start));
+        }
+    }
+    0
+}
+
+#[cfg(target_env = "gnu")]
+fn trim() {
+    // SAFETY: takes a plain integer; only free memory is returned.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_goes_on_after_letting_go() {
+        let code = Code::find();
+        assert!(!code.0.is_empty());
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+            line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap()
+        };
+        let before = resident();
+        for _ in 0..3 {
+            code.let_go();
+        }
+        assert!(resident() < before, "less is mapped than before");
+        let text = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        assert_eq!(text.len(), 289);
+    }
+}
