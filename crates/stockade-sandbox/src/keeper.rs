@@ -128,8 +128,8 @@ pub fn hold(
     let _ = std::fs::remove_file(socket);
     bring_out(&exports, &upper);
     guard.quarantine(&owned.directory.join("quarantine"));
-    state::save_quarantine(&owned.directory, &owned.id, state);
-    let finished = finish(owned, &ended, charge, &upper);
+    let saved = state::save_quarantine(&owned.directory, &owned.id, state).map_err(JobError::from);
+    let finished = saved.and_then(|()| finish(owned, &ended, charge, &upper));
     farewell.say();
     finished?;
     Ok(ended)

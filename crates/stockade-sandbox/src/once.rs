@@ -26,7 +26,6 @@ use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
 use crate::guard::Guard;
-use crate::limits;
 use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange};
@@ -171,22 +170,6 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
         _ => Some(owned.bury()?),
     };
     Ok((done, Remains { sandbox: Some(sandbox), grave }))
-}
-
-/// Removes what dead owners left behind: directories, sockets, control groups. Returns the ids of what was removed.
-pub fn sweep(state: &Path, runtime: &Path, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
-    let sandboxes = Sandboxes::open(state)?;
-    let removed = sandboxes.sweep(keep)?;
-    for id in &removed {
-        // It is there only for created sandboxes whose supervisor was killed.
-        let _ = std::fs::remove_file(crate::keeper::socket_path(runtime, id));
-    }
-    if !removed.is_empty()
-        && let Ok(layout) = limits::Layout::discover()
-    {
-        limits::sweep(&layout, |id| sandboxes.is_alive(id));
-    }
-    Ok(removed)
 }
 
 /// Looks at protected paths and writes down what there is, before anything can change it.

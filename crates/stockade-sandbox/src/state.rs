@@ -38,6 +38,8 @@ const RECORD_VERSION: u32 = 1;
 const DEAD: &str = ".dead-";
 /// A record larger than this is damaged.
 const MAX_RECORD: u64 = 64 << 20;
+/// Quarantines of one sandbox.
+const MAX_QUARANTINES: usize = 100;
 /// How long a changed overlay is kept.
 pub const KEEP: Duration = Duration::from_hours(7 * 24);
 
@@ -194,6 +196,15 @@ pub struct Found {
     pub alive: bool,
 }
 
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// What is gone.
+    pub removed: Vec<SandboxId>,
+    /// What could not be removed, and why.
+    pub failed: Vec<StateError>,
+}
+
 impl Sandboxes {
     /// Uses (and makes) `<state>/sandboxes`.
     pub fn open(state: &Path) -> Result<Self, StateError> {
@@ -303,12 +314,15 @@ impl Sandboxes {
         }
     }
 
-    /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`.
-    /// Returns the ids that were removed.
-    pub fn sweep(&self, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
-        let mut removed = Vec::new();
+    /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`. One that cannot be removed
+    /// does not keep the others.
+    pub fn sweep(&self, keep: Duration) -> Result<Swept, StateError> {
+        let mut swept = Swept::default();
         for grave in self.graves()? {
-            remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))?;
+            match remove::remove_tree(&grave) {
+                Ok(()) => swept.removed.extend(id_of_grave(&grave)),
+                Err(error) => swept.failed.push(io("removing", &grave)(told(&error))),
+            }
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
         for id in self.ids()? {
@@ -319,23 +333,39 @@ impl Sandboxes {
                 continue;
             }
             let keep_it = match read_record(&directory, &id) {
-                Ok(record) => record.kept.is_some() && record.started.seconds.saturating_add_unsigned(keep.as_secs()) > now,
+                // A beginning that lies ahead is one from before the clock was put back: as good as now.
+                Ok(record) => record.kept.is_some() && now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
             if !keep_it {
-                // A sandbox that was killed may have left protected files in a directory that it wrote through.
-                if let Some(guard) = Guard::read(&directory) {
-                    guard.quarantine(&directory.join("quarantine"));
-                    if let Some(state) = self.root.parent() {
-                        save_quarantine(&directory, &id, state);
-                    }
+                match self.remove_dead(&id) {
+                    Ok(()) => swept.removed.push(id),
+                    Err(error) => swept.failed.push(error),
                 }
-                bury(&directory)?.clear()?;
-                removed.push(id);
             }
         }
-        Ok(removed)
+        Ok(swept)
+    }
+
+    /// Removes the directory of a sandbox whose owner is gone, whatever can be read of it.
+    pub fn remove_dead(&self, id: &SandboxId) -> Result<(), StateError> {
+        let directory = self.root.join(id.as_str());
+        // One that was killed may have left protected files in a directory that it wrote through. One that ended had that looked at; what
+        // appeared since is not its own.
+        let ended = read_record(&directory, id).is_ok_and(|record| record.kept.is_some());
+        if let Some(guard) = Guard::read(&directory).filter(|_| !ended) {
+            guard.quarantine(&directory.join("quarantine"));
+        }
+        if let Some(state) = self.root.parent() {
+            save_quarantine(&directory, id, state)?;
+        }
+        bury(&directory)?.clear()
+    }
+
+    /// Forgets a sandbox that ended and was kept, with everything that was kept: a person decided.
+    pub fn forget(&self, kept: &Found) -> Result<(), StateError> {
+        bury(&kept.directory)?.clear()
     }
 
     /// Directories whose removal was begun.
@@ -349,16 +379,6 @@ impl Sandboxes {
     pub fn ids(&self) -> Result<Vec<SandboxId>, StateError> {
         let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;
         Ok(entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok())).collect())
-    }
-
-    /// Forgets a sandbox whose owner is gone.
-    pub fn remove(&self, found: &Found) -> Result<(), StateError> {
-        self.remove_directory(&found.directory)
-    }
-
-    /// The same where nothing can be read of it.
-    pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
-        bury(directory)?.clear()
     }
 }
 
@@ -415,14 +435,28 @@ fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
     Ok(record)
 }
 
-/// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`.
-pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) {
+/// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`. After an error the sandbox's
+/// directory must stay: it holds the only copy of what was taken out of the workspace.
+pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) -> Result<(), StateError> {
     let from = directory.join("quarantine");
-    let place = state.join("quarantine");
-    if from.is_dir() && private_directory(&place).is_ok() {
-        // What cannot be moved stays where it is; it is out of the workspace either way.
-        let _ = fs::rename(&from, place.join(id.as_str()));
+    match fs::symlink_metadata(&from) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(io("keeping the quarantine", &from)(std::io::Error::other("it is not a directory"))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io("keeping the quarantine", &from)(e)),
     }
+    let place = state.join("quarantine");
+    private_directory(&place).map_err(io("making", &place))?;
+    // An owner that was killed between keeping its quarantine and its end has one there already.
+    let names = std::iter::once(id.to_string()).chain((1..MAX_QUARANTINES).map(|n| format!("{id}-{n}")));
+    let mut result = Ok(());
+    for name in names {
+        result = fs::rename(&from, place.join(name));
+        if !result.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+    }
+    result.map_err(io("keeping the quarantine", &from))
 }
 
 /// Where the guest program is kept between sandboxes.
@@ -472,9 +506,9 @@ fn grave_of(directory: &Path) -> Option<PathBuf> {
     Some(directory.with_file_name(name))
 }
 
-/// Whether nothing is left of a sandbox's directory, under its own name or while it is being removed.
-pub fn is_gone(directory: &Path) -> bool {
-    !directory.exists() && !grave_of(directory).is_some_and(|grave| grave.exists())
+/// Whose grave a directory is.
+fn id_of_grave(grave: &Path) -> Option<SandboxId> {
+    grave.file_name()?.to_str()?.strip_prefix(DEAD)?.parse().ok()
 }
 
 /// An error with its cause on one line.
@@ -498,12 +532,10 @@ fn try_lock(path: &Path) -> Option<File> {
     }
 }
 
+/// Made or changed a moment ago. A time far ahead is no moment ago: the clock was put back.
 fn is_young(directory: &Path) -> bool {
-    fs::symlink_metadata(directory)
-        .and_then(|m| m.modified())
-        .ok()
-        .and_then(|t| t.elapsed().ok())
-        .is_none_or(|age| age < Duration::from_mins(1))
+    let age = |modified: SystemTime| modified.elapsed().unwrap_or_else(|ahead| ahead.duration());
+    fs::symlink_metadata(directory).and_then(|m| m.modified()).ok().is_none_or(|modified| age(modified) < Duration::from_mins(1))
 }
 
 /// Bytes as lowercase hexadecimal digits.
@@ -524,3 +556,7 @@ pub fn random_bytes(bytes: &mut [u8]) -> Result<(), Errno> {
     let n = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
     if n == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

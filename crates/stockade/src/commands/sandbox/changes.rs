@@ -75,7 +75,7 @@ fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<Ex
     if found.alive {
         state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
     } else if left.is_empty() {
-        sandboxes(context)?.remove(found).map_err(|e| state_failure(&e))?;
+        sandboxes(context)?.forget(found).map_err(|e| state_failure(&e))?;
     } else {
         record.kept = Some(once::listed(&left));
         state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
@@ -114,7 +114,7 @@ pub(super) fn discard(args: &OneSandbox, context: &Context) -> Result<ExitCode, 
         let id = &found.record.id;
         return Err(Failure::new("discard", format!("sandbox {id} is running")).with_hint(format!("stockade sandbox destroy {id}")));
     }
-    sandboxes(context)?.remove(&found).map_err(|e| state_failure(&e))?;
+    sandboxes(context)?.forget(&found).map_err(|e| state_failure(&e))?;
     context.printer.note(format!("discarded {}", found.record.id));
     Ok(ExitCode::SUCCESS)
 }

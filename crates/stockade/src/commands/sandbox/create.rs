@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use stockade_core::id::SandboxName;
 use stockade_sandbox::keeper::{self, Charge};
 use stockade_sandbox::state::{Kind, Owned, Record};
+use stockade_sandbox::sweep;
 
 use super::super::run::explain;
 use super::{find, sandboxes, state_failure};
@@ -99,7 +100,8 @@ fn start(owned: Owned, name: Option<&SandboxName>, context: &Context) -> Result<
     let error = |key: &str| answer.pointer(&format!("/error/{key}")).and_then(Value::as_str).map(str::to_owned);
     // A supervisor that failed removed the directory already; one that died did not.
     if owned.directory.exists() {
-        owned.remove().map_err(|e| state_failure(&e))?;
+        let places = context.places()?;
+        sweep::remove(&places.state, &places.runtime, &owned.id).map_err(|e| state_failure(&e))?;
     }
     let failure = Failure::new(
         error("step").unwrap_or_else(|| "starting the supervisor".into()),
