@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::processes;
 
-/// Nothing here takes that long; what does hangs.
-pub const DEADLINE: Duration = Duration::from_secs(40);
+/// Nothing here takes that long, even on a machine that is busy with much else; what does hangs.
+pub const DEADLINE: Duration = Duration::from_secs(120);
 /// How often an end is looked for.
 const PAUSE: Duration = Duration::from_micros(500);
 /// More output than this is not looked at.
@@ -73,6 +73,13 @@ impl Started {
     /// Whether it has ended already.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it has said something, or has ended.
+    pub fn wait_for(&mut self, said: impl Fn(&str) -> bool) {
+        while !said(&self.said()) && !self.has_ended() && self.since.elapsed() < DEADLINE {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// What it said so far.

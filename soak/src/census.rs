@@ -98,7 +98,12 @@ impl Census {
         let fresh = |kind: &Kind| {
             let known = before.found.get(kind).unwrap_or(&nothing);
             let kind = *kind;
-            self.found.get(&kind).unwrap_or(&nothing).difference(known).map(move |name| Left { kind, name: name.clone() }).collect::<Vec<_>>()
+            self.found
+                .get(&kind)
+                .unwrap_or(&nothing)
+                .difference(known)
+                .map(move |name| Left { kind, name: name.clone() })
+                .collect::<Vec<_>>()
         };
         Kind::ALL.iter().flat_map(fresh).collect()
     }

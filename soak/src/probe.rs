@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::bounded::{End, Outcome};
 
 /// Namespaces that must not be shared with the machine.
@@ -54,21 +56,44 @@ fn judge_line(line: &str) -> Vec<String> {
     wrong
 }
 
-/// A fault may let a run through, or refuse it with a code of Stockade's own and a word about the step; nothing else.
-pub fn judge_refusal(outcome: &Outcome, through: &[i32]) -> Vec<String> {
+/// A run that a fault came to in the middle: it ends by itself, in the program's way or in Stockade's own with a word about the step.
+pub fn judge_end(outcome: &Outcome, through: &[i32]) -> Vec<String> {
     let mut wrong = judge(&outcome.stdout);
     match &outcome.end {
-        End::Hung(story) => wrong.push(format!("it hung: {story}")),
-        End::Signal(signal) => wrong.push(format!("it was ended by signal {signal}, not by itself: {}", outcome.stderr.trim_end())),
         End::Code(code) if through.contains(code) && has_run(&outcome.stdout) => {}
-        End::Code(125..=127) if !outcome.stderr.trim().is_empty() => {
-            if outcome.stderr.contains("panicked") {
-                wrong.push(format!("it panicked: {}", outcome.stderr.trim_end()));
-            }
-        }
-        End::Code(code) => wrong.push(format!("exit {code} with `{}` and `{}`", outcome.stdout.trim_end(), outcome.stderr.trim_end())),
+        End::Code(_) | End::Signal(_) | End::Hung(_) => wrong.extend(judge_refusal(outcome)),
     }
     wrong
+}
+
+/// A run with `--json` under a fault from its beginning: what held is what holds without a fault, or it was refused.
+pub fn judge_result(outcome: &Outcome, sound: &Value) -> Vec<String> {
+    let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
+    let Some(enforcement) = told.get("enforcement") else {
+        return judge_refusal(outcome);
+    };
+    let mut wrong = judge(told.get("stdout").and_then(Value::as_str).unwrap_or_default());
+    if enforcement != sound {
+        wrong.push(format!("it ran with less wall than without a fault: {enforcement} instead of {sound}"));
+    }
+    if let End::Hung(story) = &outcome.end {
+        wrong.push(format!("it hung: {story}"));
+    }
+    wrong
+}
+
+/// A refusal has a code of Stockade's own, and says why: as text, or with `--json` as an error with its step.
+fn judge_refusal(outcome: &Outcome) -> Vec<String> {
+    let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
+    let has_step =
+        told.pointer("/error/step").is_some_and(Value::is_string) && told.pointer("/error/message").is_some_and(Value::is_string);
+    match &outcome.end {
+        End::Hung(story) => vec![format!("it hung: {story}")],
+        _ if outcome.stderr.contains("panicked") => vec![format!("it panicked: {}", outcome.stderr.trim_end())],
+        // The C library stops a program whose libraries it cannot load, with 127 and its own words.
+        End::Code(125..=127) if has_step || !outcome.stderr.trim().is_empty() => Vec::new(),
+        end => vec![format!("{end:?} with `{}` and `{}`", outcome.stdout.trim_end(), outcome.stderr.trim_end())],
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,11 @@ pub fn programs_below(all: &[Process], of: u32) -> Vec<&Process> {
     descendants(all, guest.pid).into_iter().filter(|process| !process.is_zombie).collect()
 }
 
+/// The owner of a created sandbox.
+pub fn is_supervisor(process: &Process) -> bool {
+    !process.is_zombie && process.command.contains("stockade hold ")
+}
+
 /// Takes note of the end of orphans, which became our children: the soak is the first process of its pid namespace. Only called while
 /// no child of the soak's own is waited for.
 pub fn reap() {

@@ -1,8 +1,8 @@
 //! After a fault: waits until things are quiet, lets Stockade sweep as any later start of it would, and says what is left.
 //!
 //! Three things are not left-overs. What a run kept because it had ended with changes is looked at and then pruned. What was taken away
-//! from a workspace (the quarantine) is a person's to look at; it is removed here. A directory without a record could belong to a run
-//! that is just beginning; Stockade waits a minute before it judges, so its time is put back here.
+//! from a workspace (the quarantine) is a person's to look at; it is removed here. A directory without a record or lock could belong to a
+//! run that is just beginning; Stockade waits a minute before it judges, so its time is put back here.
 
 use std::fs::{self, FileTimes};
 use std::time::{Duration, Instant, SystemTime};
@@ -71,7 +71,8 @@ fn prune(ground: &Ground, words: &[&str], wrong: &mut Vec<String>) -> Result<(),
 /// Makes directories that were not even written down old enough to be judged.
 fn age_unwritten(ground: &Ground) {
     let entries = fs::read_dir(ground.sandboxes()).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| !entry.path().join("record.json").exists()) {
+    let unwritten = |path: std::path::PathBuf| !path.join("record.json").exists() || !path.join("lock").exists();
+    for entry in entries.filter(|entry| unwritten(entry.path())) {
         let times = FileTimes::new().set_modified(SystemTime::now() - OLD);
         // What is gone meanwhile needs no time.
         let _ = fs::File::open(entry.path()).and_then(|directory| directory.set_times(times));

@@ -8,16 +8,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Bench, CHANGES, Stand, Workspace};
 use crate::bounded::{self, End, Outcome, Started};
 use crate::failure::Failure;
-use crate::ground::{Ground, Who};
-use crate::processes::{self, Process};
+use crate::ground::Who;
+use crate::probe;
+use crate::processes;
 use crate::random::Random;
 use crate::report::Tally;
-use crate::probe;
 
 /// Name of the loop, from which its randomness comes.
 const NAME: &str = "kill-created";
-/// How long to look for somebody who may never come.
+/// How long to look for somebody who may never come, and how often.
 const LOOK: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// What is done to the sandbox when the kill comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn one(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, random: &mut Random) 
     if step == Step::Destroy {
         // So that there is something to destroy, and somebody in it.
         let used = bounded::run(&mut stand.ground.stockade(["sandbox", "exec", &id, "--", "bash", "-c", &script]))?;
-        tally.wrong(round, &scene, probe::judge_refusal(&used, &[0]));
+        tally.wrong(round, &scene, probe::judge_end(&used, &[0]));
     }
     let mut started = Started::new(&mut stand.ground.stockade(words))?;
     let hit = strike(&mut started, victim, delay, random);
@@ -116,7 +117,7 @@ fn one(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, random: &mut Random) 
     tally.runs += 1;
     tally.phase(format!("{} {} {hit}", format!("{step:?}").to_lowercase(), format!("{victim:?}").to_lowercase()));
     stand.judge(tally, round, &scene, &outcome, judge(&outcome, victim));
-    end_all(tally, &stand.ground, round, &scene)?;
+    stand.end_all(tally, round, &scene)?;
     stand.look(tally, round, &scene, workspace)
 }
 
@@ -125,7 +126,9 @@ fn strike(started: &mut Started, victim: Victim, delay: Duration, random: &mut R
     let client = started.pid();
     if victim != Victim::Client {
         let end = Instant::now() + LOOK;
-        while find(client, victim, random).is_none() && !started.has_ended() && Instant::now() < end {}
+        while find(client, victim, random).is_none() && !started.has_ended() && Instant::now() < end {
+            std::thread::sleep(PAUSE);
+        }
     }
     std::thread::sleep(delay);
     let phase = if started.has_ended() { "after" } else { "during" };
@@ -143,7 +146,7 @@ fn strike(started: &mut Started, victim: Victim, delay: Duration, random: &mut R
 fn find(client: u32, victim: Victim, random: &mut Random) -> Option<u32> {
     let all = processes::all();
     // There is one sandbox at a time, and its supervisor is the only process of that name.
-    let supervisor = all.iter().find(|process| is_supervisor(process)).map(|process| process.pid);
+    let supervisor = all.iter().find(|process| processes::is_supervisor(process)).map(|process| process.pid);
     match victim {
         Victim::Client => Some(client),
         Victim::Supervisor => supervisor,
@@ -155,10 +158,6 @@ fn find(client: u32, victim: Victim, random: &mut Random) -> Option<u32> {
     }
 }
 
-fn is_supervisor(process: &Process) -> bool {
-    !process.is_zombie && process.command.contains("stockade hold ")
-}
-
 /// A client that was not killed itself must end by itself; it may say that the sandbox is gone.
 fn judge(outcome: &Outcome, victim: Victim) -> Vec<String> {
     let mut wrong = probe::judge(&outcome.stdout);
@@ -168,31 +167,4 @@ fn judge(outcome: &Outcome, victim: Victim) -> Vec<String> {
         (_, end) => wrong.push(format!("{end:?} with `{}`", outcome.stderr.trim_end())),
     }
     wrong
-}
-
-/// What lives on is listed, and can be destroyed.
-fn end_all(tally: &mut Tally, ground: &Ground, round: u64, scene: &str) -> Result<(), Failure> {
-    let end = Instant::now() + LOOK;
-    loop {
-        let listed = bounded::run(&mut ground.stockade(["sandbox", "list", "--json"]))?;
-        let value: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
-        let Some(sandboxes) = value.get("sandboxes").and_then(|list| list.as_array()) else {
-            tally.wrong(round, scene, [format!("`sandbox list` came to {listed:?}")]);
-            return Ok(());
-        };
-        let mut last = Vec::new();
-        for id in sandboxes.iter().filter_map(|sandbox| sandbox.get("sandbox_id")?.as_str()) {
-            let destroyed = bounded::run(&mut ground.stockade(["sandbox", "destroy", id]))?;
-            if destroyed.code() != Some(0) {
-                last.push(format!("`sandbox destroy` came to {destroyed:?}"));
-            }
-        }
-        // One whose client was killed may still be starting: then it is not there yet, or cannot be asked yet.
-        let is_over = last.is_empty() && !processes::all().iter().any(is_supervisor);
-        if is_over || Instant::now() > end {
-            tally.wrong(round, scene, last);
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

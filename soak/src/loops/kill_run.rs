@@ -8,15 +8,16 @@ use super::{Bench, CHANGES, Stand, Workspace};
 use crate::bounded::{End, Outcome, Started};
 use crate::failure::Failure;
 use crate::ground::{Ground, Who};
+use crate::probe;
 use crate::processes::{self, Process};
 use crate::random::Random;
 use crate::report::Tally;
-use crate::probe;
 
 /// Name of the loop, from which its randomness comes.
 const NAME: &str = "kill-run";
-/// How long to look for somebody who may never come.
+/// How long to look for somebody who may never come, and how often.
 const LOOK: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Who is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,9 @@ fn strike(started: &mut Started, victim: Victim, delay: Duration, ground: &Groun
         std::thread::sleep(delay);
     } else {
         let end = Instant::now() + LOOK;
-        while find(pid, victim, random).is_none() && !started.has_ended() && Instant::now() < end {}
+        while find(pid, victim, random).is_none() && !started.has_ended() && Instant::now() < end {
+            std::thread::sleep(PAUSE);
+        }
         std::thread::sleep(delay);
     }
     if started.has_ended() {

@@ -1,19 +1,31 @@
 //! The loops, each one fault, and what they share: a ground that is known to work, and the look at it after every round.
 
+mod clock;
+mod descriptors;
+mod disk;
 mod kill_created;
 mod kill_run;
+mod memory;
+mod parallel;
+mod pids;
+mod read_only;
+mod state;
+mod workspace;
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::arguments::Arguments;
+use serde_json::Value;
+
+use crate::arguments::{Arguments, Extent};
 use crate::bounded::{self, Outcome};
 use crate::cage::Cage;
 use crate::census::{Census, Left};
 use crate::failure::Failure;
 use crate::ground::{self, Ground, Snapshot, Who};
 use crate::report::Tally;
-use crate::{probe, settle};
+use crate::{probe, processes, settle};
 
 /// One loop.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +42,15 @@ pub struct Loop {
 pub const ALL: &[Loop] = &[
     Loop { name: "kill-run", about: "SIGKILL of Stockade, the guest, the program, at any moment of a run", run: kill_run::run },
     Loop { name: "kill-created", about: "the same for sandboxes that live on: client, supervisor, guest, program", run: kill_created::run },
+    Loop { name: "parallel", about: "fifty at once, some of them killed", run: parallel::run },
+    Loop { name: "disk", about: "a state directory with room for so many blocks or files and no more", run: disk::run },
+    Loop { name: "descriptors", about: "so many open files and no more", run: descriptors::run },
+    Loop { name: "memory", about: "so much address space, or memory of a control group, and no more", run: memory::run },
+    Loop { name: "pids", about: "so many processes and no more", run: pids::run },
+    Loop { name: "read-only", about: "a state directory that cannot be written, from the beginning or suddenly", run: read_only::run },
+    Loop { name: "clock", about: "records and files from the past and the future, another monotonic clock", run: clock::run },
+    Loop { name: "workspace", about: "a workspace that is moved, removed or replaced while a program runs", run: workspace::run },
+    Loop { name: "state", about: "a state directory that is moved or removed while a program runs", run: state::run },
 ];
 
 /// What a loop works with.
@@ -53,7 +74,44 @@ pub(crate) struct Stand<'a> {
     elsewhere: Snapshot,
     /// How long a run takes here without a fault.
     pub(crate) span: Duration,
+    /// What holds here without a fault.
+    sound: Value,
 }
+
+/// What came of a run under a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It ran as if nothing were.
+    Ran,
+    /// It was refused, or the program could not do its work.
+    Refused,
+}
+
+/// Goes through the steps of a shortage until runs succeed for good, so that it lands wherever it can. `step` is given the round and the
+/// amount.
+pub(crate) fn until_enough(
+    amounts: impl Iterator<Item = u64>,
+    extent: Extent,
+    mut step: impl FnMut(u64, u64) -> Result<Fate, Failure>,
+) -> Result<(), Failure> {
+    let stride = match extent {
+        Extent::Long => 1,
+        Extent::Short => 4,
+    };
+    let mut successes = 0;
+    for (round, amount) in (0_u64..).zip(amounts.step_by(stride)) {
+        successes = if step(round, amount)? == Fate::Ran { successes + 1 } else { 0 };
+        if successes == ENOUGH {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// So many successes in a row end a shortage.
+const ENOUGH: u32 = 3;
+/// How long a supervisor that nobody waits for may take to start.
+const LONGEST_START: Duration = Duration::from_secs(20);
 
 /// What may have happened to the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +130,11 @@ impl<'a> Stand<'a> {
         let ground = Ground::new(bench.cage, name, who)?;
         let (work, elsewhere) = (ground::snapshot(&ground.work), ground::snapshot(&ground.elsewhere));
         let before = Census::take(bench.cage, &ground);
-        let mut stand = Self { bench, ground, before, work, elsewhere, span: Duration::ZERO };
+        let mut stand = Self { bench, ground, before, work, elsewhere, span: Duration::ZERO, sound: Value::Null };
         let mut spans = Vec::new();
         for _ in 0..3 {
             let outcome = bounded::run(&mut stand.ground.stockade(["run", "--", "bash", "-c", &stand.script(CHANGES)]))?;
-            let mut wrong = probe::judge_refusal(&outcome, &[0]);
+            let mut wrong = probe::judge_end(&outcome, &[0]);
             if outcome.code() != Some(0) {
                 wrong.push(format!("{outcome:?}"));
             }
@@ -90,6 +148,10 @@ impl<'a> Stand<'a> {
         }
         spans.sort();
         stand.span = spans.get(1).copied().unwrap_or_default();
+        let outcome = bounded::run(&mut stand.ground.stockade(["--json", "run", "--", "true"]))?;
+        let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
+        let unsound = || Failure::Unsound { what: "a run does not say what holds".into(), told: format!("{outcome:?}") };
+        stand.sound = told.get("enforcement").cloned().ok_or_else(unsound)?;
         Ok(stand)
     }
 
@@ -117,6 +179,80 @@ impl<'a> Stand<'a> {
         Ok(())
     }
 
+    /// Runs a command of `stockade --json run` under a fault: walled as without it, or refused with a word. Whether it ran.
+    pub(crate) fn starve(&self, tally: &mut Tally, round: u64, scene: &str, command: &mut Command) -> Result<Fate, Failure> {
+        let outcome = bounded::run(command)?;
+        self.starved(tally, round, scene, &outcome)
+    }
+
+    /// The same for a run that has ended already.
+    pub(crate) fn starved(&self, tally: &mut Tally, round: u64, scene: &str, outcome: &Outcome) -> Result<Fate, Failure> {
+        tally.runs += 1;
+        let wrong = probe::judge_result(outcome, &self.sound);
+        self.judge(tally, round, scene, outcome, wrong);
+        let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
+        let step = told.pointer("/error/step").and_then(Value::as_str).unwrap_or("not by Stockade").to_owned();
+        let ran = told.get("enforcement").is_some();
+        tally.phase(if ran { "ran".to_owned() } else { format!("refused: {step}") });
+        self.look(tally, round, scene, Workspace::Same)?;
+        Ok(if ran && outcome.code() == Some(0) { Fate::Ran } else { Fate::Refused })
+    }
+
+    /// What is wrong with a run of `--json` under a fault.
+    pub(crate) fn judge_only(&self, outcome: &Outcome) -> Vec<String> {
+        probe::judge_result(outcome, &self.sound)
+    }
+
+    /// Runs a command of `sandbox create` under a fault: it says an id or why not. Afterwards it is destroyed.
+    pub(crate) fn create_and_end(&self, tally: &mut Tally, round: u64, scene: &str, command: &mut Command) -> Result<Fate, Failure> {
+        let outcome = bounded::run(command)?;
+        tally.runs += 1;
+        let made = outcome.code() == Some(0);
+        let wrong = if made { Vec::new() } else { probe::judge_end(&outcome, &[]) };
+        self.judge(tally, round, scene, &outcome, wrong);
+        tally.phase(if made { "created" } else { "create refused" });
+        self.end_all(tally, round, scene)?;
+        self.look(tally, round, scene, Workspace::Same)?;
+        Ok(if made { Fate::Ran } else { Fate::Refused })
+    }
+
+    /// Sweeps as a later start would, so that a group around everything can be removed.
+    pub(crate) fn sweep_before(&self, tally: &mut Tally, round: u64, scene: &str) -> Result<(), Failure> {
+        let outcome = bounded::run(&mut self.ground.stockade(["sandbox", "prune"]))?;
+        if outcome.code() != Some(0) {
+            tally.wrong(round, scene, [format!("a sweep came to {outcome:?}")]);
+        }
+        Ok(())
+    }
+
+    /// Created sandboxes that live on are listed, and can be destroyed.
+    pub(crate) fn end_all(&self, tally: &mut Tally, round: u64, scene: &str) -> Result<(), Failure> {
+        let end = Instant::now() + LONGEST_START;
+        loop {
+            let listed = bounded::run(&mut self.ground.stockade(["sandbox", "list", "--json"]))?;
+            let value: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+            let Some(sandboxes) = value.get("sandboxes").and_then(|list| list.as_array()) else {
+                tally.wrong(round, scene, [format!("`sandbox list` came to {listed:?}")]);
+                return Ok(());
+            };
+            let mut last = Vec::new();
+            for id in sandboxes.iter().filter_map(|sandbox| sandbox.get("sandbox_id")?.as_str()) {
+                let destroyed = bounded::run(&mut self.ground.stockade(["sandbox", "destroy", id]))?;
+                // One that ended meanwhile without anything to keep is gone by itself.
+                if destroyed.code() != Some(0) && !destroyed.stderr.contains("there is no sandbox") {
+                    last.push(format!("`sandbox destroy` came to {destroyed:?}"));
+                }
+            }
+            // One whose client was killed may still be starting: then it is not there yet.
+            let is_over = last.is_empty() && !processes::all().iter().any(processes::is_supervisor);
+            if is_over || Instant::now() > end {
+                tally.wrong(round, scene, last);
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Counts a run's end and what is wrong with it.
     pub(crate) fn judge(&self, tally: &mut Tally, round: u64, scene: &str, outcome: &Outcome, wrong: Vec<String>) {
         tally.end(outcome.name());
@@ -134,10 +270,9 @@ fn may_be(told: &str, after: &Snapshot, workspace: Workspace) -> bool {
     let contents = after.get(std::path::Path::new(name)).map(|(_, _, contents)| contents.as_slice());
     match workspace {
         Workspace::Same => false,
-        Workspace::Written => matches!(
-            (name, contents),
-            ("changed", Some(b"" | b"after\n")) | ("deleted", None) | ("new", Some(b"" | b"new\n"))
-        ),
+        Workspace::Written => {
+            matches!((name, contents), ("changed", Some(b"" | b"after\n")) | ("deleted", None) | ("new", Some(b"" | b"new\n")))
+        }
         Workspace::Applied => matches!((name, contents), ("changed", Some(b"after\n")) | ("deleted", None) | ("new", Some(b"new\n"))),
     }
 }
