@@ -13,6 +13,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use crate::drive::{self, Outcome, Streams};
 use crate::guard::Guard;
 use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
-use crate::workspace::change::{EntryType, LayerChange};
+use crate::workspace::change::{EntryType, LayerChange, Moment};
 use crate::workspace::layer::{Layer, LayerError};
 use crate::workspace::{apply, kept, plan, remove};
 
@@ -232,6 +233,9 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
     done.changes = listed(&changes);
     if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
         let plan = plan::Plan::from(&changes, &[]);
+        // Killed on the way, what was not brought back yet is still there to be.
+        record.kept = Some(done.changes.clone());
+        owned.write_record(&record)?;
         let report = bring_back(&plan, &layer, &record)?;
         done.applied = report.applied.len();
         done.violations.extend(problems(&report));
@@ -272,7 +276,15 @@ pub fn remember_applied(record: &mut Record, report: &apply::Report) {
 /// Applies a plan to the workspace that a record names.
 pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<apply::Report, JobError> {
     let workspace = std::fs::File::open(record.workspace_path()).map_err(|e| JobError::Keep(format!("opening the workspace: {e}")))?;
-    let mut baseline = apply::Baseline::new(record.started);
+    let found = workspace.metadata().map_err(|e| JobError::Keep(format!("looking at the workspace: {e}")))?;
+    if record.workspace_inode.is_some_and(|inode| inode != (found.dev(), found.ino())) {
+        let path = stockade_core::escape::escape(&record.workspace);
+        return Err(JobError::Keep(format!("`{path}` is not the directory any more that the sandbox began with; nothing was applied")));
+    }
+    // A beginning that lies ahead: the clock was put back since, and no file's time says whether it changed after the beginning.
+    let nothing_is_certain = Moment { seconds: i64::MIN, nanoseconds: 0 };
+    let started = if record.started > Moment::now() { nothing_is_certain } else { record.started };
+    let mut baseline = apply::Baseline::new(started);
     baseline.applied.extend(record.applied.iter().map(|(path, stamp)| (PathBuf::from(path), *stamp)));
     Ok(apply::apply(plan, layer, workspace.as_fd(), &baseline, apply::Durability::Synced))
 }

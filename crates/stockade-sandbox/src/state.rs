@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -108,6 +108,9 @@ pub struct Record {
     pub workspace: String,
     /// The workspace's path, exactly.
     pub workspace_hex: String,
+    /// Which directory that was: device and inode. Another in its place is not the workspace.
+    #[serde(default)]
+    pub workspace_inode: Option<(u64, u64)>,
     /// What could be done to it.
     pub mode: MountMode,
     /// When it began, by the clock that file times use.
@@ -146,6 +149,7 @@ impl Record {
             backend: backend.to_owned(),
             workspace: workspace.to_string_lossy().into_owned(),
             workspace_hex: hex(bytes),
+            workspace_inode: fs::metadata(workspace).ok().map(|found| (found.dev(), found.ino())),
             mode,
             started: Moment::now(),
             command: Vec::new(),
