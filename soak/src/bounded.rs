@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::processes;
 
 /// Nothing here takes that long, even on a machine that is busy with much else; what does hangs.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 /// How often an end is looked for.
 const PAUSE: Duration = Duration::from_micros(500);
 /// More output than this is not looked at.

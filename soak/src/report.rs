@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::bounded::Outcome;
 use crate::census::{Kind, Left};
 
 /// Something that is not as it must be, and how to see it again.
@@ -42,6 +43,12 @@ impl Tally {
     /// Counts one end.
     pub fn end(&mut self, name: impl Into<String>) {
         *self.ends.entry(name.into()).or_default() += 1;
+    }
+
+    /// Counts a run's end and what is wrong with it.
+    pub fn judged(&mut self, round: u64, scene: &str, outcome: &Outcome, wrong: Vec<String>) {
+        self.end(outcome.name());
+        self.wrong(round, scene, wrong);
     }
 
     /// Takes note of what is wrong.

@@ -2,6 +2,8 @@
 //!
 //! One test per loop, so that one that fails has a name. The seed is fixed: a test that fails is to fail again.
 
+#![allow(clippy::expect_used, reason = "tests")]
+
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -94,7 +94,7 @@ fn one(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, random: &mut Random) 
     let mut id = String::new();
     if step != Step::Create {
         let made = bounded::run(&mut stand.ground.stockade(create))?;
-        id = made.stdout.trim().to_owned();
+        made.stdout.trim().clone_into(&mut id);
         if made.code() != Some(0) {
             tally.wrong(round, &scene, [format!("before the fault: {made:?}")]);
             return stand.look(tally, round, &scene, workspace);
@@ -116,7 +116,7 @@ fn one(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, random: &mut Random) 
     let outcome = started.finish();
     tally.runs += 1;
     tally.phase(format!("{} {} {hit}", format!("{step:?}").to_lowercase(), format!("{victim:?}").to_lowercase()));
-    stand.judge(tally, round, &scene, &outcome, judge(&outcome, victim));
+    tally.judged(round, &scene, &outcome, judge(&outcome, victim));
     stand.end_all(tally, round, &scene)?;
     stand.look(tally, round, &scene, workspace)
 }

@@ -62,7 +62,7 @@ fn one(tally: &mut Tally, stand: &mut Stand<'_>, round: u64, random: &mut Random
     tally.runs += 1;
     tally.phase(format!("{} {phase}", format!("{victim:?}").to_lowercase()));
     let scene = format!("{scene} ({phase})");
-    stand.judge(tally, round, &scene, &outcome, judge(&outcome, victim));
+    tally.judged(round, &scene, &outcome, judge(&outcome, victim));
     stand.look(tally, round, &scene, workspace)
 }
 

@@ -58,7 +58,7 @@ fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, scene: &str, command: &
 fn judge(tally: &mut Tally, stand: &Stand<'_>, round: u64, scene: &str, outcome: &bounded::Outcome) -> Fate {
     tally.runs += 1;
     let wrong = if is_killed(&outcome.end) { Vec::new() } else { stand.judge_only(outcome) };
-    stand.judge(tally, round, scene, outcome, wrong);
+    tally.judged(round, scene, outcome, wrong);
     if outcome.code() == Some(0) { Fate::Ran } else { Fate::Refused }
 }
 

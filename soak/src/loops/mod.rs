@@ -189,7 +189,7 @@ impl<'a> Stand<'a> {
     pub(crate) fn starved(&self, tally: &mut Tally, round: u64, scene: &str, outcome: &Outcome) -> Result<Fate, Failure> {
         tally.runs += 1;
         let wrong = probe::judge_result(outcome, &self.sound);
-        self.judge(tally, round, scene, outcome, wrong);
+        tally.judged(round, scene, outcome, wrong);
         let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
         let step = told.pointer("/error/step").and_then(Value::as_str).unwrap_or("not by Stockade").to_owned();
         let ran = told.get("enforcement").is_some();
@@ -209,7 +209,7 @@ impl<'a> Stand<'a> {
         tally.runs += 1;
         let made = outcome.code() == Some(0);
         let wrong = if made { Vec::new() } else { probe::judge_end(&outcome, &[]) };
-        self.judge(tally, round, scene, &outcome, wrong);
+        tally.judged(round, scene, &outcome, wrong);
         tally.phase(if made { "created" } else { "create refused" });
         self.end_all(tally, round, scene)?;
         self.look(tally, round, scene, Workspace::Same)?;
@@ -251,12 +251,6 @@ impl<'a> Stand<'a> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    /// Counts a run's end and what is wrong with it.
-    pub(crate) fn judge(&self, tally: &mut Tally, round: u64, scene: &str, outcome: &Outcome, wrong: Vec<String>) {
-        tally.end(outcome.name());
-        tally.wrong(round, scene, wrong);
     }
 }
 

@@ -37,9 +37,11 @@ fn runs(tally: &mut Tally, stand: &Stand<'_>, round: u64, count: u64, random: &m
     let started: Result<Vec<Started>, Failure> =
         (0..count).map(|number| Started::new(&mut stand.ground.stockade(["run", "--", "bash", "-c", &script(number)]))).collect();
     let started = started?;
-    std::thread::sleep(stand.span.mul_f64(random.below(5000) as f64 / 1000.0));
+    std::thread::sleep(stand.span.mul_f64(random.below(2000) as f64 / 1000.0));
     let killed: Vec<u32> = started.iter().step_by(5).map(Started::pid).collect();
-    killed.iter().for_each(|pid| kill(*pid));
+    for pid in &killed {
+        kill(*pid);
+    }
     for (number, one) in (0_i32..).zip(started) {
         let may_be_killed = killed.contains(&one.pid());
         let outcome = one.finish();
@@ -73,9 +75,11 @@ fn created(tally: &mut Tally, stand: &Stand<'_>, round: u64, count: u64, random:
     let started: Result<Vec<Started>, Failure> =
         ids.iter().map(|id| Started::new(&mut stand.ground.stockade(["sandbox", "exec", id, "--", "bash", "-c", &script]))).collect();
     let started = started?;
-    std::thread::sleep(stand.span.mul_f64(random.below(5000) as f64 / 1000.0));
+    std::thread::sleep(stand.span.mul_f64(random.below(2000) as f64 / 1000.0));
     let supervisors: Vec<u32> = processes::all().iter().filter(|p| processes::is_supervisor(p)).map(|p| p.pid).collect();
-    supervisors.iter().step_by(5).for_each(|pid| kill(*pid));
+    for pid in supervisors.iter().step_by(5) {
+        kill(*pid);
+    }
     for one in started {
         let outcome = one.finish();
         let wrong = probe::judge_end(&outcome, &[7]);

@@ -34,7 +34,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Tally, Failure> {
         let door = tight.door().display().to_string();
         let outcome = bounded::run(&mut stand.ground.behind(&["bash", "-c", "echo 0 >\"$0\"; exec \"$@\"", &door], &words))?;
         tally.runs += 1;
-        stand.judge(&mut tally, round, &scene, &outcome, stand.judge_only(&outcome));
+        tally.judged(round, &scene, &outcome, stand.judge_only(&outcome));
         stand.sweep_before(&mut tally, round, &scene)?;
         drop(tight);
         stand.look(&mut tally, round, &scene, Workspace::Same)?;

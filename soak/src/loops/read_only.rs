@@ -38,7 +38,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Tally, Failure> {
             drop(lid);
             tally.runs += 1;
             tally.phase("while it ran");
-            stand.judge(&mut tally, round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
+            tally.judged(round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
             stand.look(&mut tally, round, &scene, if mode == "rw" { Workspace::Written } else { Workspace::Same })?;
         }
         (bench.progress)(&format!("{NAME}: {} runs, {} findings", tally.runs, tally.findings.len()));

@@ -54,7 +54,7 @@ fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, fault: Fault, mode: &st
     let outcome = started.finish();
     tally.runs += 1;
     tally.phase(format!("{mode} {fault:?}").to_lowercase());
-    stand.judge(tally, round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
+    tally.judged(round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
     if fault == Fault::Moved {
         // What came into being meanwhile gives way; what was there comes back.
         if here.exists() {

@@ -59,7 +59,7 @@ fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, fault: Fault, flags: &[
     let outcome = started.finish();
     tally.runs += 1;
     tally.phase(format!("{fault:?}").to_lowercase());
-    stand.judge(tally, round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
+    tally.judged(round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
     if fault == Fault::Replaced {
         let told = ground::differences(&stand.work, &ground::snapshot(&ground.work));
         tally.wrong(round, &scene, told.into_iter().map(|told| format!("in the directory that took its place: {told}")));

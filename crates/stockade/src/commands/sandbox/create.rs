@@ -44,7 +44,7 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     let charge =
         Charge { spec: assembled.spec, home: assembled.home, toolchain_roots: assembled.toolchain_roots, backend: backend.to_owned() };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
-    start(owned, args.name.as_ref(), context)
+    start(&owned, args.name.as_ref(), context)
 }
 
 pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failure> {
@@ -65,12 +65,12 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
         owned.write_record(&record).map_err(|e| state_failure(&e))?;
     }
     drop(names);
-    start(owned, args.name.as_ref(), context)
+    start(&owned, args.name.as_ref(), context)
 }
 
 /// Starts `stockade hold` with the sandbox's lock and waits for its word.
 #[expect(clippy::disallowed_methods, reason = "starts this very program as the sandbox's supervisor")]
-fn start(owned: Owned, name: Option<&SandboxName>, context: &Context) -> Result<ExitCode, Failure> {
+fn start(owned: &Owned, name: Option<&SandboxName>, context: &Context) -> Result<ExitCode, Failure> {
     let failed = |what: &str, e: std::io::Error| Failure::new("starting the supervisor", format!("{what}: {e}"));
     let program = std::env::current_exe().map_err(|e| failed("finding this program", e))?;
     let lock = owned.lock().try_clone().map_err(|e| failed("passing the lock on", e))?;
