@@ -169,6 +169,8 @@ fn finish(owned: Owned, ended: &Ended, charge: &Charge, upper: &Path) -> Result<
         }
         Ended::Destroyed | Ended::Limit(_) | Ended::Guest | Ended::Signal | Ended::Disowned => Vec::new(),
     };
+    // A client may have been killed while it brought changes back.
+    state::finish_apply(&owned.directory, &owned.id)?;
     if changes.is_empty() {
         return Ok(owned.remove()?);
     }

@@ -13,7 +13,6 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange, Moment};
 use crate::workspace::layer::{Layer, LayerError};
-use crate::workspace::{apply, kept, plan, remove};
+use crate::workspace::{apply, kept, plan, remove, strays};
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -235,6 +234,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         let plan = plan::Plan::from(&changes, &[]);
         // Killed on the way, what was not brought back yet is still there to be.
         record.kept = Some(done.changes.clone());
+        record.applying = true;
         owned.write_record(&record)?;
         let report = bring_back(&plan, &layer, &record)?;
         done.applied = report.applied.len();
@@ -248,6 +248,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         }
     }
     let left = listed(&changes);
+    record.applying = false;
     done.kept = Some(left.len());
     record.kept = Some(left);
     owned.write_record(&record)?;
@@ -276,8 +277,7 @@ pub fn remember_applied(record: &mut Record, report: &apply::Report) {
 /// Applies a plan to the workspace that a record names.
 pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<apply::Report, JobError> {
     let workspace = std::fs::File::open(record.workspace_path()).map_err(|e| JobError::Keep(format!("opening the workspace: {e}")))?;
-    let found = workspace.metadata().map_err(|e| JobError::Keep(format!("looking at the workspace: {e}")))?;
-    if record.workspace_inode.is_some_and(|inode| inode != (found.dev(), found.ino())) {
+    if !record.is_workspace(&workspace) {
         let path = stockade_core::escape::escape(&record.workspace);
         return Err(JobError::Keep(format!("`{path}` is not the directory any more that the sandbox began with; nothing was applied")));
     }
@@ -285,6 +285,9 @@ pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<a
     let nothing_is_certain = Moment { seconds: i64::MIN, nanoseconds: 0 };
     let started = if record.started > Moment::now() { nothing_is_certain } else { record.started };
     let mut baseline = apply::Baseline::new(started);
+    baseline.temporary = strays::prefix(&record.id);
+    strays::remove(workspace.as_fd(), &layer.upper, &baseline.temporary)
+        .map_err(|e| JobError::Keep(format!("removing what an earlier apply left: {e}")))?;
     baseline.applied.extend(record.applied.iter().map(|(path, stamp)| (PathBuf::from(path), *stamp)));
     Ok(apply::apply(plan, layer, workspace.as_fd(), &baseline, apply::Durability::Synced))
 }

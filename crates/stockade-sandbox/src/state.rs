@@ -15,7 +15,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ use stockade_core::spec::MountMode;
 
 use crate::guard::Guard;
 use crate::workspace::change::{Moment, Stamp};
-use crate::workspace::remove;
+use crate::workspace::{remove, strays};
 
 /// Version of the record's format.
 const RECORD_VERSION: u32 = 1;
@@ -118,6 +118,9 @@ pub struct Record {
     /// What was applied already, so that our own writes are no conflicts later.
     #[serde(default)]
     pub applied: Vec<(std::ffi::OsString, Stamp)>,
+    /// Changes are being brought back. Said by one whose owner is gone: that was killed on the way.
+    #[serde(default)]
+    pub applying: bool,
     /// The command, for people.
     pub command: Vec<String>,
     /// The overlay is kept after the sandbox ended: what changed.
@@ -154,12 +157,19 @@ impl Record {
             started: Moment::now(),
             command: Vec::new(),
             applied: Vec::new(),
+            applying: false,
             kept: None,
             time: None,
             output: None,
             environment: Vec::new(),
             cwd: None,
         }
+    }
+
+    /// Whether an open directory is the one that the sandbox began with. Where that was not written down, it is.
+    pub fn is_workspace(&self, open: &File) -> bool {
+        let found = open.metadata().ok().map(|found| (found.dev(), found.ino()));
+        self.workspace_inode.is_none() || found == self.workspace_inode
     }
 
     /// The workspace's path.
@@ -342,7 +352,9 @@ impl Sandboxes {
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
-            if !keep_it {
+            if keep_it {
+                swept.failed.extend(finish_apply(&directory, &id).err());
+            } else {
                 match self.remove_dead(&id) {
                     Ok(()) => swept.removed.push(id),
                     Err(error) => swept.failed.push(error),
@@ -364,11 +376,18 @@ impl Sandboxes {
         if let Some(state) = self.root.parent() {
             save_quarantine(&directory, id, state)?;
         }
+        finish_apply(&directory, id)?;
         bury(&directory)?.clear()
+    }
+
+    /// Keeps sweepers away from a kept sandbox while the value lives; `None` when somebody else is at it.
+    pub fn take_over(&self, kept: &Found) -> Option<OwnedFd> {
+        try_lock(&kept.directory.join("lock")).map(OwnedFd::from)
     }
 
     /// Forgets a sandbox that ended and was kept, with everything that was kept: a person decided.
     pub fn forget(&self, kept: &Found) -> Result<(), StateError> {
+        finish_apply(&kept.directory, &kept.record.id)?;
         bury(&kept.directory)?.clear()
     }
 
@@ -437,6 +456,19 @@ fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
         return Err(damaged("it belongs to another version or sandbox".into()));
     }
     Ok(record)
+}
+
+/// Removes from the workspace what an apply left that was killed on the way. What it had brought back stays, the rest can be.
+pub fn finish_apply(directory: &Path, id: &SandboxId) -> Result<(), StateError> {
+    let Some(mut record) = read_record(directory, id).ok().filter(|record| record.applying) else { return Ok(()) };
+    let path = record.workspace_path();
+    // Gone, or another in its place: then nothing of ours is there.
+    if let Some(workspace) = File::open(&path).ok().filter(|open| record.is_workspace(open)) {
+        strays::remove(workspace.as_fd(), &directory.join("layer/upper"), &strays::prefix(id))
+            .map_err(|e| io("removing what an apply left in", &path)(e.into()))?;
+    }
+    record.applying = false;
+    write_record(directory, &record)
 }
 
 /// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`. After an error the sandbox's
