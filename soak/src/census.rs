@@ -84,7 +84,7 @@ impl Census {
                 Kind::Group => cage.groups.below(),
                 Kind::State => state(&ground.state),
                 Kind::Socket => table("/proc/net/unix", 1),
-                Kind::Lock => table("/proc/locks", 0),
+                Kind::Lock => locks(),
                 Kind::Temporary => temporary(ground),
             };
             census.found.insert(kind, names.into_iter().collect());
@@ -154,6 +154,13 @@ fn table(path: &str, heading: usize) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     text.lines().skip(heading).map(line).collect()
+}
+
+/// Locks of processes that the cage shows. Those of open file descriptions are nobody's (-1) in this table, whoever holds them; Stockade
+/// takes none of that kind.
+fn locks() -> Vec<String> {
+    let is_of_somebody = |line: &String| line.split(' ').any(|word| word.parse::<i64>().is_ok_and(|number| number > 0));
+    table("/proc/locks", 0).into_iter().filter(is_of_somebody).collect()
 }
 
 /// Everything below the state directory that is not there for good.

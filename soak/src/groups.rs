@@ -182,7 +182,8 @@ fn mount_of(line: &str, controllers: &str, group: &str) -> Option<PathBuf> {
         kind == "cgroup" && controllers.split(',').all(|wanted| options.split(',').any(|option| option == wanted))
     };
     let below = Path::new(group).strip_prefix(root).ok()?;
-    fits.then(|| Path::new(point).join(below))
+    let point = Path::new(point);
+    fits.then(|| if below.as_os_str().is_empty() { point.to_owned() } else { point.join(below) })
 }
 
 #[cfg(test)]
