@@ -391,6 +391,12 @@ impl Sandboxes {
         bury(&kept.directory)?.clear()
     }
 
+    /// Finishes the removal of a sandbox that was begun, for those who are to say that it is gone. Its owner may be at it as well.
+    pub fn finish_removal(&self, id: &SandboxId) -> Result<(), StateError> {
+        let grave = self.root.join(format!("{DEAD}{id}"));
+        remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))
+    }
+
     /// Directories whose removal was begun.
     fn graves(&self) -> Result<Vec<PathBuf>, StateError> {
         let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;

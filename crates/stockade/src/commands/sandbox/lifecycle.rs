@@ -127,5 +127,5 @@ fn wait_until_gone(id: &SandboxId, directory: &Path, context: &Context) -> Resul
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    sandboxes.finish_removal(id).map_err(|e| state_failure(&e))
 }
