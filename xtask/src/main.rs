@@ -14,6 +14,7 @@ mod docs;
 mod failure;
 mod fuzz;
 mod process;
+mod soak;
 mod terminal;
 mod test;
 mod tidy;
@@ -29,6 +30,8 @@ usage: cargo xtask COMMAND
 
   test [--fast]    everything that must hold: format, house rules, lints, tests, reference, supply chain
                    --fast leaves out the reference and the supply chain
+  soak [--short] [--rounds N] [--seed S] [--round N] [LOOP…]
+                   fault loops as root: kills, shortages, and a count of what is left
   tidy             the house rules alone
   docs [--check]   write docs/reference from the built binary; --check fails where it differs
   conformance [--check]
@@ -62,6 +65,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["fuzz", rest @ ..] => fuzz::run(&workspace, &fuzz::Wish::parse(rest)?),
         ["conformance"] => conformance::run(&workspace, conformance::Mode::Write),
         ["conformance", "--check"] => conformance::run(&workspace, conformance::Mode::Check),
+        ["soak", rest @ ..] => soak::run(&workspace, rest),
         ["deny"] => deny::run(&workspace).map(|summary| println!("{summary}")),
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");

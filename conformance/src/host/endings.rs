@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use stockade_sandbox::once::{self, OnSuccess};
+use stockade_sandbox::once::OnSuccess;
 use stockade_sandbox::state::Sandboxes;
+use stockade_sandbox::sweep;
 
 use crate::case::Ground;
 use crate::error::SuiteError;
@@ -103,7 +104,7 @@ fn ids(lab: &Lab) -> Result<Vec<String>, SuiteError> {
 
 /// Does what the next start would do, and says what is still there of these: sandboxes on disk, and control groups.
 fn sweep(lab: &Lab, made: &[String]) -> Result<Vec<String>, SuiteError> {
-    let swept = once::sweep(&lab.base.join("state"), &lab.base.join("runtime"), stockade_sandbox::state::KEEP);
+    let swept = sweep::sweep(&lab.base.join("state"), &lab.base.join("runtime"), stockade_sandbox::state::KEEP, sweep::Extent::Everything);
     swept.map_err(|e| SuiteError::Sandbox(e.to_string()))?;
     let mut left: Vec<String> = ids(lab)?.into_iter().filter(|id| made.contains(id)).collect();
     left.extend(groups().into_iter().filter(|group| made.iter().any(|id| group.contains(id))));

@@ -148,7 +148,11 @@ impl Guard {
 
     /// Which git configurations were changed in their private copies; `exports` are the copies' directories in the order of the entries.
     pub fn changed_configs(&self, exports: &[(String, OwnedFd)]) -> Vec<String> {
-        let redirected = self.entries().unwrap_or_default().into_iter().filter_map(|entry| match entry {
+        let entries = match self.entries() {
+            Ok(entries) => entries,
+            Err(error) => return vec![format!("whether git's configuration was changed in a private copy cannot be told: {error}")],
+        };
+        let redirected = entries.into_iter().filter_map(|entry| match entry {
             Entry::Redirected { host, contents, .. } => Some((host, contents)),
             Entry::ReadOnly { .. } | Entry::Pinned { .. } | Entry::Covered { .. } => None,
         });

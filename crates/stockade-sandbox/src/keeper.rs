@@ -128,8 +128,8 @@ pub fn hold(
     let _ = std::fs::remove_file(socket);
     bring_out(&exports, &upper);
     guard.quarantine(&owned.directory.join("quarantine"));
-    state::save_quarantine(&owned.directory, &owned.id, state);
-    let finished = finish(owned, &ended, charge, &upper);
+    let saved = state::save_quarantine(&owned.directory, &owned.id, state).map_err(JobError::from);
+    let finished = saved.and_then(|()| finish(owned, &ended, charge, &upper));
     farewell.say();
     finished?;
     Ok(ended)
@@ -169,6 +169,8 @@ fn finish(owned: Owned, ended: &Ended, charge: &Charge, upper: &Path) -> Result<
         }
         Ended::Destroyed | Ended::Limit(_) | Ended::Guest | Ended::Signal | Ended::Disowned => Vec::new(),
     };
+    // A client may have been killed while it brought changes back.
+    state::finish_apply(&owned.directory, &owned.id)?;
     if changes.is_empty() {
         return Ok(owned.remove()?);
     }

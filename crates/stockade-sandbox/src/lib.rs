@@ -42,6 +42,8 @@ pub mod state;
 #[cfg(wall)]
 pub mod surroundings;
 #[cfg(wall)]
+pub mod sweep;
+#[cfg(wall)]
 pub mod trial;
 #[cfg(wall)]
 pub mod watch;

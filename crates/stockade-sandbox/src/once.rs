@@ -26,12 +26,11 @@ use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
 use crate::guard::Guard;
-use crate::limits;
 use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
-use crate::workspace::change::{EntryType, LayerChange};
+use crate::workspace::change::{EntryType, LayerChange, Moment};
 use crate::workspace::layer::{Layer, LayerError};
-use crate::workspace::{apply, kept, plan, remove};
+use crate::workspace::{apply, kept, plan, remove, strays};
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -173,22 +172,6 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     Ok((done, Remains { sandbox: Some(sandbox), grave }))
 }
 
-/// Removes what dead owners left behind: directories, sockets, control groups. Returns the ids of what was removed.
-pub fn sweep(state: &Path, runtime: &Path, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
-    let sandboxes = Sandboxes::open(state)?;
-    let removed = sandboxes.sweep(keep)?;
-    for id in &removed {
-        // It is there only for created sandboxes whose supervisor was killed.
-        let _ = std::fs::remove_file(crate::keeper::socket_path(runtime, id));
-    }
-    if !removed.is_empty()
-        && let Ok(layout) = limits::Layout::discover()
-    {
-        limits::sweep(&layout, |id| sandboxes.is_alive(id));
-    }
-    Ok(removed)
-}
-
 /// Looks at protected paths and writes down what there is, before anything can change it.
 fn guard_of(job: &Job<'_>, owned: &Owned) -> Result<Guard, JobError> {
     // Without a wall nothing is guarded, and nothing is claimed.
@@ -249,6 +232,10 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
     done.changes = listed(&changes);
     if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
         let plan = plan::Plan::from(&changes, &[]);
+        // Killed on the way, what was not brought back yet is still there to be.
+        record.kept = Some(done.changes.clone());
+        record.applying = true;
+        owned.write_record(&record)?;
         let report = bring_back(&plan, &layer, &record)?;
         done.applied = report.applied.len();
         done.violations.extend(problems(&report));
@@ -261,6 +248,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         }
     }
     let left = listed(&changes);
+    record.applying = false;
     done.kept = Some(left.len());
     record.kept = Some(left);
     owned.write_record(&record)?;
@@ -289,7 +277,17 @@ pub fn remember_applied(record: &mut Record, report: &apply::Report) {
 /// Applies a plan to the workspace that a record names.
 pub fn bring_back(plan: &plan::Plan, layer: &Layer, record: &Record) -> Result<apply::Report, JobError> {
     let workspace = std::fs::File::open(record.workspace_path()).map_err(|e| JobError::Keep(format!("opening the workspace: {e}")))?;
-    let mut baseline = apply::Baseline::new(record.started);
+    if !record.is_workspace(&workspace) {
+        let path = stockade_core::escape::escape(&record.workspace);
+        return Err(JobError::Keep(format!("`{path}` is not the directory any more that the sandbox began with; nothing was applied")));
+    }
+    // A beginning that lies ahead: the clock was put back since, and no file's time says whether it changed after the beginning.
+    let nothing_is_certain = Moment { seconds: i64::MIN, nanoseconds: 0 };
+    let started = if record.started > Moment::now() { nothing_is_certain } else { record.started };
+    let mut baseline = apply::Baseline::new(started);
+    baseline.temporary = strays::prefix(&record.id);
+    strays::remove(workspace.as_fd(), &layer.upper, &baseline.temporary)
+        .map_err(|e| JobError::Keep(format!("removing what an earlier apply left: {e}")))?;
     baseline.applied.extend(record.applied.iter().map(|(path, stamp)| (PathBuf::from(path), *stamp)));
     Ok(apply::apply(plan, layer, workspace.as_fd(), &baseline, apply::Durability::Synced))
 }

@@ -15,8 +15,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ use stockade_core::spec::MountMode;
 
 use crate::guard::Guard;
 use crate::workspace::change::{Moment, Stamp};
-use crate::workspace::remove;
+use crate::workspace::{remove, strays};
 
 /// Version of the record's format.
 const RECORD_VERSION: u32 = 1;
@@ -38,6 +38,8 @@ const RECORD_VERSION: u32 = 1;
 const DEAD: &str = ".dead-";
 /// A record larger than this is damaged.
 const MAX_RECORD: u64 = 64 << 20;
+/// Quarantines of one sandbox.
+const MAX_QUARANTINES: usize = 100;
 /// How long a changed overlay is kept.
 pub const KEEP: Duration = Duration::from_hours(7 * 24);
 
@@ -106,6 +108,9 @@ pub struct Record {
     pub workspace: String,
     /// The workspace's path, exactly.
     pub workspace_hex: String,
+    /// Which directory that was: device and inode. Another in its place is not the workspace.
+    #[serde(default)]
+    pub workspace_inode: Option<(u64, u64)>,
     /// What could be done to it.
     pub mode: MountMode,
     /// When it began, by the clock that file times use.
@@ -113,6 +118,9 @@ pub struct Record {
     /// What was applied already, so that our own writes are no conflicts later.
     #[serde(default)]
     pub applied: Vec<(std::ffi::OsString, Stamp)>,
+    /// Changes are being brought back. Said by one whose owner is gone: that was killed on the way.
+    #[serde(default)]
+    pub applying: bool,
     /// The command, for people.
     pub command: Vec<String>,
     /// The overlay is kept after the sandbox ended: what changed.
@@ -144,16 +152,24 @@ impl Record {
             backend: backend.to_owned(),
             workspace: workspace.to_string_lossy().into_owned(),
             workspace_hex: hex(bytes),
+            workspace_inode: fs::metadata(workspace).ok().map(|found| (found.dev(), found.ino())),
             mode,
             started: Moment::now(),
             command: Vec::new(),
             applied: Vec::new(),
+            applying: false,
             kept: None,
             time: None,
             output: None,
             environment: Vec::new(),
             cwd: None,
         }
+    }
+
+    /// Whether an open directory is the one that the sandbox began with. Where that was not written down, it is.
+    pub fn is_workspace(&self, open: &File) -> bool {
+        let found = open.metadata().ok().map(|found| (found.dev(), found.ino()));
+        self.workspace_inode.is_none() || found == self.workspace_inode
     }
 
     /// The workspace's path.
@@ -192,6 +208,15 @@ pub struct Found {
     pub record: Record,
     /// Its owner lives.
     pub alive: bool,
+}
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// What is gone.
+    pub removed: Vec<SandboxId>,
+    /// What could not be removed, and why.
+    pub failed: Vec<StateError>,
 }
 
 impl Sandboxes {
@@ -303,12 +328,15 @@ impl Sandboxes {
         }
     }
 
-    /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`.
-    /// Returns the ids that were removed.
-    pub fn sweep(&self, keep: Duration) -> Result<Vec<SandboxId>, StateError> {
-        let mut removed = Vec::new();
+    /// Removes what dead owners left: directories without a kept overlay, and kept ones older than `keep`. One that cannot be removed
+    /// does not keep the others.
+    pub fn sweep(&self, keep: Duration) -> Result<Swept, StateError> {
+        let mut swept = Swept::default();
         for grave in self.graves()? {
-            remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))?;
+            match remove::remove_tree(&grave) {
+                Ok(()) => swept.removed.extend(id_of_grave(&grave)),
+                Err(error) => swept.failed.push(io("removing", &grave)(told(&error))),
+            }
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
         for id in self.ids()? {
@@ -319,23 +347,54 @@ impl Sandboxes {
                 continue;
             }
             let keep_it = match read_record(&directory, &id) {
-                Ok(record) => record.kept.is_some() && record.started.seconds.saturating_add_unsigned(keep.as_secs()) > now,
+                // A beginning that lies ahead is one from before the clock was put back: as good as now.
+                Ok(record) => record.kept.is_some() && now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(_) => is_young(&directory),
             };
-            if !keep_it {
-                // A sandbox that was killed may have left protected files in a directory that it wrote through.
-                if let Some(guard) = Guard::read(&directory) {
-                    guard.quarantine(&directory.join("quarantine"));
-                    if let Some(state) = self.root.parent() {
-                        save_quarantine(&directory, &id, state);
-                    }
+            if keep_it {
+                swept.failed.extend(finish_apply(&directory, &id).err());
+            } else {
+                match self.remove_dead(&id) {
+                    Ok(()) => swept.removed.push(id),
+                    Err(error) => swept.failed.push(error),
                 }
-                bury(&directory)?.clear()?;
-                removed.push(id);
             }
         }
-        Ok(removed)
+        Ok(swept)
+    }
+
+    /// Removes the directory of a sandbox whose owner is gone, whatever can be read of it.
+    pub fn remove_dead(&self, id: &SandboxId) -> Result<(), StateError> {
+        let directory = self.root.join(id.as_str());
+        // One that was killed may have left protected files in a directory that it wrote through. One that ended had that looked at; what
+        // appeared since is not its own.
+        let ended = read_record(&directory, id).is_ok_and(|record| record.kept.is_some());
+        if let Some(guard) = Guard::read(&directory).filter(|_| !ended) {
+            guard.quarantine(&directory.join("quarantine"));
+        }
+        if let Some(state) = self.root.parent() {
+            save_quarantine(&directory, id, state)?;
+        }
+        finish_apply(&directory, id)?;
+        bury(&directory)?.clear()
+    }
+
+    /// Keeps sweepers away from a kept sandbox while the value lives; `None` when somebody else is at it.
+    pub fn take_over(&self, kept: &Found) -> Option<OwnedFd> {
+        try_lock(&kept.directory.join("lock")).map(OwnedFd::from)
+    }
+
+    /// Forgets a sandbox that ended and was kept, with everything that was kept: a person decided.
+    pub fn forget(&self, kept: &Found) -> Result<(), StateError> {
+        finish_apply(&kept.directory, &kept.record.id)?;
+        bury(&kept.directory)?.clear()
+    }
+
+    /// Finishes the removal of a sandbox that was begun, for those who are to say that it is gone. Its owner may be at it as well.
+    pub fn finish_removal(&self, id: &SandboxId) -> Result<(), StateError> {
+        let grave = self.root.join(format!("{DEAD}{id}"));
+        remove::remove_tree(&grave).map_err(|e| io("removing", &grave)(told(&e)))
     }
 
     /// Directories whose removal was begun.
@@ -349,16 +408,6 @@ impl Sandboxes {
     pub fn ids(&self) -> Result<Vec<SandboxId>, StateError> {
         let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;
         Ok(entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok())).collect())
-    }
-
-    /// Forgets a sandbox whose owner is gone.
-    pub fn remove(&self, found: &Found) -> Result<(), StateError> {
-        self.remove_directory(&found.directory)
-    }
-
-    /// The same where nothing can be read of it.
-    pub fn remove_directory(&self, directory: &Path) -> Result<(), StateError> {
-        bury(directory)?.clear()
     }
 }
 
@@ -415,14 +464,41 @@ fn read_record(directory: &Path, id: &SandboxId) -> Result<Record, StateError> {
     Ok(record)
 }
 
-/// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`.
-pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) {
-    let from = directory.join("quarantine");
-    let place = state.join("quarantine");
-    if from.is_dir() && private_directory(&place).is_ok() {
-        // What cannot be moved stays where it is; it is out of the workspace either way.
-        let _ = fs::rename(&from, place.join(id.as_str()));
+/// Removes from the workspace what an apply left that was killed on the way. What it had brought back stays, the rest can be.
+pub fn finish_apply(directory: &Path, id: &SandboxId) -> Result<(), StateError> {
+    let Some(mut record) = read_record(directory, id).ok().filter(|record| record.applying) else { return Ok(()) };
+    let path = record.workspace_path();
+    // Gone, or another in its place: then nothing of ours is there.
+    if let Some(workspace) = File::open(&path).ok().filter(|open| record.is_workspace(open)) {
+        strays::remove(workspace.as_fd(), &directory.join("layer/upper"), &strays::prefix(id))
+            .map_err(|e| io("removing what an apply left in", &path)(e.into()))?;
     }
+    record.applying = false;
+    write_record(directory, &record)
+}
+
+/// Moves a sandbox's quarantine, if it has one, to where it outlives the sandbox: `<state>/quarantine/<id>`. After an error the sandbox's
+/// directory must stay: it holds the only copy of what was taken out of the workspace.
+pub fn save_quarantine(directory: &Path, id: &SandboxId, state: &Path) -> Result<(), StateError> {
+    let from = directory.join("quarantine");
+    match fs::symlink_metadata(&from) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(io("keeping the quarantine", &from)(std::io::Error::other("it is not a directory"))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io("keeping the quarantine", &from)(e)),
+    }
+    let place = state.join("quarantine");
+    private_directory(&place).map_err(io("making", &place))?;
+    // An owner that was killed between keeping its quarantine and its end has one there already.
+    let names = std::iter::once(id.to_string()).chain((1..MAX_QUARANTINES).map(|n| format!("{id}-{n}")));
+    let mut result = Ok(());
+    for name in names {
+        result = fs::rename(&from, place.join(name));
+        if !result.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+    }
+    result.map_err(io("keeping the quarantine", &from))
 }
 
 /// Where the guest program is kept between sandboxes.
@@ -472,9 +548,9 @@ fn grave_of(directory: &Path) -> Option<PathBuf> {
     Some(directory.with_file_name(name))
 }
 
-/// Whether nothing is left of a sandbox's directory, under its own name or while it is being removed.
-pub fn is_gone(directory: &Path) -> bool {
-    !directory.exists() && !grave_of(directory).is_some_and(|grave| grave.exists())
+/// Whose grave a directory is.
+fn id_of_grave(grave: &Path) -> Option<SandboxId> {
+    grave.file_name()?.to_str()?.strip_prefix(DEAD)?.parse().ok()
 }
 
 /// An error with its cause on one line.
@@ -498,12 +574,10 @@ fn try_lock(path: &Path) -> Option<File> {
     }
 }
 
+/// Made or changed a moment ago. A time far ahead is no moment ago: the clock was put back.
 fn is_young(directory: &Path) -> bool {
-    fs::symlink_metadata(directory)
-        .and_then(|m| m.modified())
-        .ok()
-        .and_then(|t| t.elapsed().ok())
-        .is_none_or(|age| age < Duration::from_mins(1))
+    let age = |modified: SystemTime| modified.elapsed().unwrap_or_else(|ahead| ahead.duration());
+    fs::symlink_metadata(directory).and_then(|m| m.modified()).ok().is_none_or(|modified| age(modified) < Duration::from_mins(1))
 }
 
 /// Bytes as lowercase hexadecimal digits.
@@ -524,3 +598,7 @@ pub fn random_bytes(bytes: &mut [u8]) -> Result<(), Errno> {
     let n = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
     if n == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -21,6 +21,8 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         path: "crates/stockade-shim-image/build.rs",
         reason: "builds the guest program with cargo; runs at build time, on the developer's machine",
     },
+    Exception { path: "soak/src/cage.rs", reason: "starts itself in namespaces of its own; never installed" },
+    Exception { path: "soak/src/ground.rs", reason: "starts the program under test, and what starves it; never installed" },
     Exception {
         path: "crates/stockade/src/commands/doctor/act.rs",
         reason: "`doctor --fix` loads what it wrote with the administrator's own tools, as root and after a yes",
@@ -63,6 +65,8 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     Direction { name: "stockade", may_use: &["stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },
+    // Knows Stockade only as a program, as people do.
+    Direction { name: "soak", may_use: &[], may_not_use: &["anyhow", "clap", "tokio"] },
 ];
 
 /// One crate's place in the order.

@@ -31,6 +31,8 @@ use super::shown;
 
 /// How the names of half-made files begin. They live for a moment beside the file they will replace.
 pub const TEMPORARY: &str = ".stockade-apply-";
+/// How the names of files begin that were saved for a person to look at.
+const SAVED: &str = ".stockade-saved-";
 
 /// What the host's files are held against.
 #[derive(Debug, Clone)]
@@ -39,12 +41,14 @@ pub struct Baseline {
     pub started: Moment,
     /// What earlier applies of the same sandbox wrote, from their reports: our own changes are no conflicts.
     pub applied: BTreeMap<PathBuf, Stamp>,
+    /// How the names of half-made files begin: with [`TEMPORARY`], and with what tells one sandbox's from another's.
+    pub temporary: String,
 }
 
 impl Baseline {
     /// A baseline without earlier applies.
     pub fn new(started: Moment) -> Self {
-        Self { started, applied: BTreeMap::new() }
+        Self { started, applied: BTreeMap::new(), temporary: TEMPORARY.to_owned() }
     }
 
     fn holds(&self, path: &Path, stat: &Stat) -> bool {
@@ -287,7 +291,7 @@ impl Applier<'_> {
             return self.make_directory(&parent, name, &change.path);
         }
         let owner = self.owner(before.as_ref());
-        let temporary = Temporary::new(&parent);
+        let temporary = Temporary::new(&parent, &self.baseline.temporary);
         match new.kind {
             EntryType::File => self.copy(change, new, &temporary, owner)?,
             EntryType::Symlink => self.link(change, new, &temporary, owner)?,
@@ -340,7 +344,7 @@ impl Applier<'_> {
                 drop(Temporary { parent: parent.as_fd(), name: name_of_old, armed: true });
                 Err(trouble)
             }
-            Err(_) => Err(ConflictReason::Saved(shown(Path::new(&name_of_old))).into()),
+            Err(_) => Err(saved(parent, name_of_old)),
         }
     }
 
@@ -352,7 +356,7 @@ impl Applier<'_> {
         if old.kind == EntryType::Directory {
             return remove_directory(&parent, name).map(|()| None);
         }
-        let aside = beneath::fresh_name(TEMPORARY);
+        let aside = beneath::fresh_name(&self.baseline.temporary);
         match rustix::fs::renameat_with(&parent, name, &parent, &aside, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Err(ConflictReason::HostRemoved.into()),
@@ -361,7 +365,7 @@ impl Applier<'_> {
         let Err(trouble) = self.discard(&parent, &aside, old, &before) else { return Ok(None) };
         match rustix::fs::renameat_with(&parent, &aside, &parent, name, RenameFlags::NOREPLACE) {
             Ok(()) => Err(trouble),
-            Err(_) => Err(ConflictReason::Saved(shown(Path::new(&aside))).into()),
+            Err(_) => Err(saved(&parent, aside)),
         }
     }
 
@@ -505,8 +509,8 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    fn new(parent: &'a OwnedFd) -> Self {
-        Self { parent: parent.as_fd(), name: beneath::fresh_name(TEMPORARY), armed: true }
+    fn new(parent: &'a OwnedFd, prefix: &str) -> Self {
+        Self { parent: parent.as_fd(), name: beneath::fresh_name(prefix), armed: true }
     }
 
     /// Gives it its real name, if nobody has that yet.
@@ -534,6 +538,14 @@ impl Drop for Temporary<'_> {
             let _ = rustix::fs::unlinkat(self.parent, &self.name, AtFlags::REMOVEDIR);
         }
     }
+}
+
+/// Gives a file of the host that could not be put back a name that nobody takes for half made.
+fn saved(parent: &OwnedFd, aside: OsString) -> Trouble {
+    let name = beneath::fresh_name(SAVED);
+    let renamed = rustix::fs::renameat_with(parent, &aside, parent, &name, RenameFlags::NOREPLACE);
+    let name = if renamed.is_ok() { name } else { aside };
+    ConflictReason::Saved(shown(Path::new(&name))).into()
 }
 
 /// Whether the entry has the listed contents; where none were listed, the inode has to do.

@@ -249,7 +249,7 @@ fn a_swap_that_brings_out_something_else_is_swapped_back() {
     let times = run("stat", &["-c", "%y", case.overlay.lower.join("a").to_str().unwrap()]);
     fs::write(case.overlay.lower.join("a"), "h\n").unwrap();
     run("touch", &["-d", times.trim(), case.overlay.lower.join("a").to_str().unwrap()]);
-    let temporary = Temporary::new(&parent);
+    let temporary = Temporary::new(&parent, TEMPORARY);
     fs::write(case.overlay.lower.join(&temporary.name), "ours").unwrap();
     let done = applier.exchange(&parent, OsStr::new("a"), temporary, old, &before);
     assert!(matches!(done, Err(Trouble::Conflict(ConflictReason::HostChanged))));

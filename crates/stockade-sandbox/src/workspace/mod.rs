@@ -2,7 +2,7 @@
 //!
 //! Owns finding the workspace ([`locate`]), the list of protected paths ([`protected`]), reading an overlay's upper
 //! directory as a list of changes ([`layer`], [`change`]), showing them ([`diff`]), bringing them back ([`apply`]), guarding protected
-//! paths of a writable workspace ([`rw`]) and keeping or removing overlays ([`kept`], [`remove`]).
+//! paths of a writable workspace ([`rw`]) and keeping or removing overlays ([`kept`], [`remove`], [`strays`]).
 //!
 //! Whatever a sandbox wrote is hostile: trees are walked by descriptor, one component at a time, without following links,
 //! and every walk is bounded in depth, count and bytes. Nothing here mounts anything, and no program is run.
@@ -33,6 +33,8 @@ pub mod remove;
 mod rename;
 #[cfg(wall)]
 pub mod rw;
+#[cfg(wall)]
+pub mod strays;
 
 #[cfg(test)]
 #[cfg(wall)]

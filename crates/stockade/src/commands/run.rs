@@ -14,6 +14,7 @@ use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess, Remains};
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
+use stockade_sandbox::sweep;
 
 use crate::Context;
 use crate::assemble::{self, Assembled};
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
 fn clear_up(remains: Remains, assembled: &Assembled) {
     background::in_background(|| {
         let _ = remains.clear();
-        let _ = once::sweep(&assembled.state, &assembled.runtime, KEEP);
+        let _ = sweep::sweep(&assembled.state, &assembled.runtime, KEEP, sweep::Extent::Directories);
     });
 }
 

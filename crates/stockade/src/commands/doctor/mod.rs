@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stockade_core::demand::{Demand, Enforcement, Level};
-use stockade_sandbox::once;
+use stockade_sandbox::sweep;
 use stockade_sandbox::state::KEEP;
 use stockade_sandbox::surroundings::facts::Facts;
 use stockade_sandbox::trial::{self, Kind};
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     checks.push(checks::of_settings(places, context));
     checks.push(checks::of_trial(&tried));
     checks.extend(degraded.as_ref().map(checks::of_degraded));
-    let swept = once::sweep(&places.state, &places.runtime, KEEP).map_err(|e| Failure::from_error("state", &e))?.len();
+    let swept = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Everything);
+    let swept = swept.map_err(|e| Failure::from_error("state", &e))?.len();
     checks.push(checks::of_leftovers(swept));
     let (enforcement, steps) = match &tried {
         Ok(found) => (found.enforcement.clone(), found.steps.clone()),

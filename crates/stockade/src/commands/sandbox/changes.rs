@@ -50,6 +50,10 @@ pub(super) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failu
 
 pub(super) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
+    let lock = if found.alive { None } else { sandboxes(context)?.take_over(&found) };
+    if !found.alive && lock.is_none() {
+        return Err(Failure::new("apply", format!("somebody else is applying or removing sandbox {} just now", found.record.id)));
+    }
     while_frozen(&found, context, || apply_frozen(args, &found, context))
 }
 
@@ -67,15 +71,19 @@ fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<Ex
     if let Some(path) = unmatched.first() {
         return Err(Failure::new("apply", format!("`--accept-protected {path}` names no protected change of this sandbox")));
     }
-    let report = once::bring_back(&plan, &layer, &found.record).map_err(|e| explain(&e))?;
     let mut record = found.record.clone();
+    // Killed on the way, whoever comes next sees that it was.
+    record.applying = true;
+    state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
+    let report = once::bring_back(&plan, &layer, &record).map_err(|e| explain(&e))?;
+    record.applying = false;
     once::remember_applied(&mut record, &report);
     let problems = once::problems(&report);
     let left = layer.changes().map_err(|e| Failure::from_error("changes", &e))?;
     if found.alive {
         state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
     } else if left.is_empty() {
-        sandboxes(context)?.remove(found).map_err(|e| state_failure(&e))?;
+        sandboxes(context)?.forget(found).map_err(|e| state_failure(&e))?;
     } else {
         record.kept = Some(once::listed(&left));
         state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
@@ -114,7 +122,7 @@ pub(super) fn discard(args: &OneSandbox, context: &Context) -> Result<ExitCode, 
         let id = &found.record.id;
         return Err(Failure::new("discard", format!("sandbox {id} is running")).with_hint(format!("stockade sandbox destroy {id}")));
     }
-    sandboxes(context)?.remove(&found).map_err(|e| state_failure(&e))?;
+    sandboxes(context)?.forget(&found).map_err(|e| state_failure(&e))?;
     context.printer.note(format!("discarded {}", found.record.id));
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use stockade_core::id::SandboxName;
 use stockade_sandbox::keeper::{self, Charge};
 use stockade_sandbox::state::{Kind, Owned, Record};
+use stockade_sandbox::sweep;
 
 use super::super::run::explain;
 use super::{find, sandboxes, state_failure};
@@ -43,7 +44,7 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     let charge =
         Charge { spec: assembled.spec, home: assembled.home, toolchain_roots: assembled.toolchain_roots, backend: backend.to_owned() };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
-    start(owned, args.name.as_ref(), context)
+    start(&owned, args.name.as_ref(), context)
 }
 
 pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failure> {
@@ -64,12 +65,12 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
         owned.write_record(&record).map_err(|e| state_failure(&e))?;
     }
     drop(names);
-    start(owned, args.name.as_ref(), context)
+    start(&owned, args.name.as_ref(), context)
 }
 
 /// Starts `stockade hold` with the sandbox's lock and waits for its word.
 #[expect(clippy::disallowed_methods, reason = "starts this very program as the sandbox's supervisor")]
-fn start(owned: Owned, name: Option<&SandboxName>, context: &Context) -> Result<ExitCode, Failure> {
+fn start(owned: &Owned, name: Option<&SandboxName>, context: &Context) -> Result<ExitCode, Failure> {
     let failed = |what: &str, e: std::io::Error| Failure::new("starting the supervisor", format!("{what}: {e}"));
     let program = std::env::current_exe().map_err(|e| failed("finding this program", e))?;
     let lock = owned.lock().try_clone().map_err(|e| failed("passing the lock on", e))?;
@@ -99,7 +100,8 @@ fn start(owned: Owned, name: Option<&SandboxName>, context: &Context) -> Result<
     let error = |key: &str| answer.pointer(&format!("/error/{key}")).and_then(Value::as_str).map(str::to_owned);
     // A supervisor that failed removed the directory already; one that died did not.
     if owned.directory.exists() {
-        owned.remove().map_err(|e| state_failure(&e))?;
+        let places = context.places()?;
+        sweep::remove(&places.state, &places.runtime, &owned.id).map_err(|e| state_failure(&e))?;
     }
     let failure = Failure::new(
         error("step").unwrap_or_else(|| "starting the supervisor".into()),

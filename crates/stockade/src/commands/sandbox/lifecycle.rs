@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use stockade_core::id::SandboxId;
 use stockade_sandbox::keeper::Remote;
-use stockade_sandbox::state::{KEEP, Kind, Sandboxes, is_gone};
-use stockade_sandbox::{keeper, once};
+use stockade_sandbox::state::{Found, KEEP, Kind, Sandboxes};
+use stockade_sandbox::{keeper, sweep};
 
 use super::{connect, file_failure, find, sandboxes, state_failure};
 use crate::Context;
@@ -37,7 +37,7 @@ fn set_paused(args: &OneSandbox, paused: bool, context: &Context) -> Result<Exit
 pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Failure> {
     let keep = if args.all { Duration::ZERO } else { KEEP };
     let places = context.places()?;
-    let removed = once::sweep(&places.state, &places.runtime, keep).map_err(|e| state_failure(&e))?;
+    let removed = sweep::sweep(&places.state, &places.runtime, keep, sweep::Extent::Everything).map_err(|e| state_failure(&e))?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "removed": removed }))?;
     } else {
@@ -62,7 +62,7 @@ pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode,
             }
         };
         if !found.alive {
-            sandboxes.remove(&found).map_err(|e| state_failure(&e))?;
+            sandboxes.forget(&found).map_err(|e| state_failure(&e))?;
             continue;
         }
         if found.record.kind == Kind::Run {
@@ -70,49 +70,62 @@ pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode,
         }
         let asked = connect(&found, context).and_then(|mut remote| remote.shut_down().map_err(|e| file_failure("destroying", &e)));
         if let Err(failure) = asked {
-            // It may be ending by itself this very moment; then what it keeps is removed like anything kept.
-            return_when_dead(&found, context)?.ok_or(failure)?;
+            ask_again(&found, context)?.ok_or(failure)?;
             continue;
         }
-        wait_until_gone(&found.record.id, &found.directory)?;
+        wait_until_gone(&found.record.id, &found.directory, context)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for a supervisor that does not answer to end, and removes what it left; `None` when it lives on.
-fn return_when_dead(found: &stockade_sandbox::state::Found, context: &Context) -> Result<Option<()>, Failure> {
+/// A supervisor that cannot be reached may be starting, or ending by itself: it is asked until it answers or is gone, and then what it
+/// left is removed. `None` when it lives on and does not answer.
+fn ask_again(found: &Found, context: &Context) -> Result<Option<()>, Failure> {
+    let id = &found.record.id;
     let sandboxes = sandboxes(context)?;
     let deadline = Instant::now() + PATIENCE;
-    while sandboxes.is_alive(found.record.id.as_str()) {
+    while sandboxes.is_alive(id.as_str()) {
+        if connect(found, context).is_ok_and(|mut remote| remote.shut_down().is_ok()) {
+            wait_until_gone(id, &found.directory, context)?;
+            return Ok(Some(()));
+        }
         if Instant::now() > deadline {
             return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    if found.directory.exists() {
-        sandboxes.remove(found).map_err(|e| state_failure(&e))?;
-    }
+    remove(id, context)?;
     Ok(Some(()))
+}
+
+/// Removes a sandbox whose owner is gone, with everything that owner left.
+fn remove(id: &SandboxId, context: &Context) -> Result<(), Failure> {
+    let places = context.places()?;
+    sweep::remove(&places.state, &places.runtime, id).map_err(|e| state_failure(&e))
 }
 
 fn destroy_damaged(sandboxes: &Sandboxes, id: &SandboxId, context: &Context) -> Result<(), Failure> {
     let directory = sandboxes.directory_of(id);
     if !sandboxes.is_alive(id.as_str()) {
-        return sandboxes.remove_directory(&directory).map_err(|e| state_failure(&e));
+        return remove(id, context);
     }
     let connected = Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e));
     connected?.shut_down().map_err(|e| file_failure("destroying", &e))?;
-    wait_until_gone(id, &directory)
+    wait_until_gone(id, &directory, context)
 }
 
-/// Done means gone: `list` must not show it afterwards, nor may its processes linger.
-fn wait_until_gone(id: &SandboxId, directory: &Path) -> Result<(), Failure> {
+/// Done means gone: `list` must not show it afterwards, nor may its processes linger. A supervisor that dies on the way is helped.
+fn wait_until_gone(id: &SandboxId, directory: &Path, context: &Context) -> Result<(), Failure> {
+    let sandboxes = sandboxes(context)?;
     let deadline = Instant::now() + PATIENCE;
-    while !is_gone(directory) {
+    while directory.exists() {
+        if !sandboxes.is_alive(id.as_str()) {
+            return remove(id, context);
+        }
         if Instant::now() > deadline {
             return Err(Failure::new("destroy", format!("sandbox {id} did not end in time")));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    sandboxes.finish_removal(id).map_err(|e| state_failure(&e))
 }
