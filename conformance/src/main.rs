@@ -91,6 +91,7 @@ fn everything(mode: Mode) -> Result<bool, SuiteError> {
             println!("{}: {line}", target.name());
             fine = false;
         }
+        println!("{}: {} cases", target.name(), observed.len());
         columns.push(page::column(&cases, &observed));
     }
     let text = page::render(&cases, &columns, &page::versions());

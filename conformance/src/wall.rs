@@ -98,6 +98,8 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
     let state = lab.base.join("state");
     let owned = Sandboxes::open(&state).and_then(|s| s.create()).map_err(|e| refused(&e))?;
     let guard = if target == Target::Local { Guard::default() } else { Guard::take(&spec).map_err(|e| refused(&e))? };
+    // As `stockade run` does: the guest program lies on disk, where a hostile one may look for it.
+    let programs = stockade_sandbox::state::programs(&state);
     let hidden = [state];
     let start = Start {
         spec: &spec,
@@ -107,7 +109,7 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
         toolchain_roots: &[],
         hidden: &hidden,
         guard: &guard,
-        programs: None,
+        programs: Some(&programs),
     };
     let sandbox = Sandbox::start(backend(target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok(Standing { sandbox, owned, output: lab.base.clone() })

@@ -22,6 +22,7 @@ pub(super) const TABLE: &[(&str, Function)] = &[
     ("results_stay_apart", results_stay_apart),
     ("clean_environment", clean_environment),
     ("loader_variables", loader_variables),
+    ("guest_program_kept", guest_program_kept),
 ];
 
 /// Paths that must not become a `SafePath`.
@@ -105,7 +106,7 @@ fn output_is_data(outside: &Outside<'_>) -> Came {
 fn results_stay_apart(outside: &Outside<'_>) -> Came {
     let work = outside.place()?.join("ws");
     let mut standing = outside.stand(&work, Ground::Shared)?;
-    let first = standing.run(&shell("(while sleep 0.01; do echo late; echo late >&2; done) & exit 3"))?;
+    let first = standing.run(&shell("(for i in $(seq 200); do sleep 0.01; echo late; echo late >&2; done) & exit 3"))?;
     let mut wrong = Vec::new();
     for round in 0..5 {
         let ran = standing.run(&shell(&format!("sleep 0.05; echo {round}; exit {round}")))?;
@@ -146,4 +147,29 @@ fn loader_variables(outside: &Outside<'_>) -> Came {
     let built = environment::build(|_| Some("evil".into()), &[], |_| true);
     let passed: Vec<&str> = NAMES.into_iter().filter(|name| built.iter().any(|(n, _)| n == name)).collect();
     Ok(open_if(!passed.is_empty(), format!("passed: {passed:?}")))
+}
+
+/// CVE-2019-5736: the guest's own program file, which the next sandbox runs, is what it was after a program tried to write it. Only through the
+/// first process and its own parent: without a wall, other processes' files would be within reach.
+fn guest_program_kept(outside: &Outside<'_>) -> Came {
+    let work = outside.place()?.join("ws");
+    let programs = stockade_sandbox::state::programs(&outside.lab.base.join("state"));
+    let look = || {
+        let entries = std::fs::read_dir(&programs).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|e| (e.file_name(), std::fs::read(e.path()).unwrap_or_default())).collect();
+        files.sort();
+        files
+    };
+    outside.stand(&work, Ground::Rw)?.run(&shell("true"))?;
+    let before = look();
+    let script = format!(
+        "for f in /proc/1/exe /proc/$PPID/exe {}/*; do for i in 1 2 3; do echo evil >> $f; cp f $f; chmod 777 $f; ln -f f $f; done; done",
+        programs.display()
+    );
+    outside.stand(&work, Ground::Rw)?.run(&shell(&script))?;
+    let after = look();
+    if before.iter().all(|(_, bytes)| bytes.is_empty()) {
+        return Ok((Seen::Broken, "there is no guest program on disk".into()));
+    }
+    Ok(open_if(before != after, format!("{} files", after.len())))
 }

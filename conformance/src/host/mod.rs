@@ -91,8 +91,9 @@ impl Outside<'_> {
             argv: &shell(script),
             on_success,
         };
-        let (done, remains) = once::run(&job, streams, None).map_err(|e| SuiteError::Sandbox(e.to_string()))?;
-        remains.clear().map_err(|e| SuiteError::Sandbox(e.to_string()))?;
+        let refused = |e: &dyn std::fmt::Display| SuiteError::Sandbox(e.to_string());
+        let (done, remains) = once::run(&job, streams, None).map_err(|e| refused(&e))?;
+        remains.clear().map_err(|e| refused(&e))?;
         Ok(done)
     }
 }
