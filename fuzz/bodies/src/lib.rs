@@ -15,6 +15,7 @@
     clippy::panic,
     reason = "a promise that does not hold, or a harness that cannot work, must stop the run"
 )]
+#![allow(clippy::unnecessary_debug_formatting, reason = "paths of inputs are shown as they are, byte by byte")]
 
 pub mod input;
 pub mod mutate;

@@ -2,6 +2,8 @@
 //!
 //! Started by root, each test starts itself again as an ordinary user: what an input may break is then only what that user owns.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -138,7 +138,7 @@ fn agree(filter: &Filter<'_>, call: Call) {
 
 /// What the table says, without any program.
 fn meaning(filter: &Filter<'_>, call: Call) -> u32 {
-    const NO_SUCH_CALL: u32 = ANSWER_ERRNO | 38;
+    const NO_SUCH_CALL: u32 = ANSWER_ERRNO + 38;
     if call.architecture != program::audit_value(filter.architecture) {
         return KILL_PROCESS;
     }

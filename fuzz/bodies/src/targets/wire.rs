@@ -6,7 +6,7 @@
 use stockade_wire::codec::{self, Bytes, Wire};
 use stockade_wire::frame::{self, FrameBuffer};
 use stockade_wire::message::{Change, Entry, ErrorKind, Exec, Exit, FileKind, FileStat, Reply, Request, Stdio, Stream};
-use stockade_wire::plan::{Access, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Resource, Source};
+use stockade_wire::plan::{Access, BarePlan, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Resource, Source};
 
 /// Reads the input as a message of the kind that its first byte names, or as a stream of frames.
 pub fn body(data: &[u8]) {
@@ -113,6 +113,7 @@ pub fn requests() -> Vec<Request> {
         Request::Freeze { frozen: true },
         Request::Shutdown {},
         Request::Ping {},
+        Request::Confine { plan: bare_plan() },
     ]
 }
 
@@ -181,6 +182,17 @@ fn plan() -> JailPlan {
         landlock_layer: Layer::Required {},
         seccomp_layer: Layer::Wanted {},
         no_memory_files: true,
+    }
+}
+
+fn bare_plan() -> BarePlan {
+    BarePlan {
+        rlimits: vec![(Resource::Processes {}, 64)],
+        readable: vec!["/usr".into()],
+        writable: vec!["/work".into()],
+        executable: None,
+        landlock_layer: Layer::Required {},
+        probe: "/probe".into(),
     }
 }
 
