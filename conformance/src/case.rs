@@ -261,13 +261,16 @@ fn check(case: &Case) -> Result<(), String> {
         return Err("no source is given".into());
     }
     for target in Target::ALL {
-        let expected = case.expectation(target);
         let name = target.name();
+        if !target.expectations().iter().any(|wall| case.expect.contains_key(*wall)) {
+            return Err(format!("nothing is said about `{name}`"));
+        }
+        let expected = case.expectation(target);
         let needs_reason = match (target, expected.verdict) {
-            (_, Verdict::NotApplicable) => true,
+            (_, Verdict::NotApplicable)
+            | (Target::JailRoot | Target::JailUser | Target::StreamRoot | Target::StreamUser, Verdict::Open) => true,
             // A case that is held where there is no wall proves nothing by itself; it says why it cannot be open.
             (Target::Local, Verdict::Held) => case.family == Family::Escape,
-            (Target::JailRoot | Target::JailUser | Target::StreamRoot | Target::StreamUser, Verdict::Open) => true,
             _ => false,
         };
         if needs_reason && expected.why.is_empty() {

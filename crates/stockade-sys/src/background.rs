@@ -9,7 +9,7 @@ use crate::raw;
 /// Where this process's threads are listed.
 const THREADS: &str = "/proc/self/task";
 /// Links of a directory that holds one other directory: its name, its own dot, and that one's way up.
-const ONE_THREAD: u64 = 3;
+const ONE_THREAD: u128 = 3;
 
 /// Runs `act` in a child of its own session that holds none of the caller's streams. Where no child can be made (no room for one,
 /// or this process has other threads, which a child would lack), `act` runs here and now.
@@ -33,7 +33,7 @@ pub fn in_background(act: impl FnOnce()) {
 }
 
 fn has_one_thread() -> bool {
-    rustix::fs::stat(THREADS).is_ok_and(|stat| stat.st_nlink as u64 == ONE_THREAD)
+    rustix::fs::stat(THREADS).is_ok_and(|stat| u128::from(stat.st_nlink) == ONE_THREAD)
 }
 
 /// Leaves the caller's session and lets go of every descriptor that came from outside. Ours all close at an exec; those that do

@@ -195,14 +195,11 @@ fn plan_of(
     Ok(plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?)
 }
 
+/// What comes back when a plan stands: the stream, the report, and directories by their names in the plan.
+type Applied = (Connection, JailReport, Vec<(String, OwnedFd)>);
+
 /// Sends the plan, waits for the report, and takes the directories that come with it.
-fn apply(
-    plan: JailPlan,
-    mounts: &HostMounts,
-    greeted: Greeted,
-    wall: &Wall,
-    clock: &mut Clock,
-) -> Result<(Connection, JailReport, Vec<(String, OwnedFd)>), BackendError> {
+fn apply(plan: JailPlan, mounts: &HostMounts, greeted: Greeted, wall: &Wall, clock: &mut Clock) -> Result<Applied, BackendError> {
     let lost = |e| guest::lost(&wall.guest, e);
     let mut connection = greeted.welcome(&wall.guest)?;
     clock.mark("host: greeting");
