@@ -1,5 +1,5 @@
 //! The suite on every wall: what is observed is what the cases expect, and what the committed page says.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
