@@ -57,10 +57,11 @@ impl fmt::Display for Kind {
 }
 
 /// What stays in a state directory for good, and is not of any sandbox.
-const PERMANENT: [(&str, &str); 5] = [
+const PERMANENT: [(&str, &str); 6] = [
     ("stockade", "the directory itself"),
     ("stockade/sandboxes", "holds all sandboxes"),
     ("stockade/run", "holds their sockets"),
+    ("stockade/guest", "holds the guest program, which has one file per build of it"),
     ("stockade/names.lock", "one file for everybody who gives a name"),
     ("stockade/said-partial", "remembers what was said once"),
 ];
@@ -166,7 +167,8 @@ fn locks() -> Vec<String> {
 /// Everything below the state directory that is not there for good.
 fn state(directory: &Path) -> Vec<String> {
     let mut names = below(directory);
-    names.retain(|name| !PERMANENT.iter().any(|(permanent, _)| name == permanent));
+    let is_guest = |name: &str| name.strip_prefix("stockade/guest/").is_some_and(|file| !file.starts_with('.') && !file.contains('/'));
+    names.retain(|name| !is_guest(name) && !PERMANENT.iter().any(|(permanent, _)| name == permanent));
     names
 }
 

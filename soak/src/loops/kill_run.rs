@@ -56,6 +56,10 @@ fn one(tally: &mut Tally, stand: &mut Stand<'_>, round: u64, random: &mut Random
     let delay = stand.span.mul_f64(random.below(1200) as f64 / 1000.0);
     let scene = format!("as {}, {mode}, {victim:?} after {} µs", stand.ground.who.name(), delay.as_micros());
     let words = ["run"].iter().chain(flags).chain(&["--", "bash", "-c"]).map(|word| (*word).to_owned()).chain([stand.script(CHANGES)]);
+    if random.below(4) == 0 {
+        // A first start also makes what later ones find. What is not there need not go.
+        let _ = std::fs::remove_dir_all(stand.ground.state.join("stockade/guest"));
+    }
     let mut started = Started::new(&mut stand.ground.stockade(words))?;
     let phase = strike(&mut started, victim, delay, &stand.ground, random);
     let outcome = started.finish();

@@ -5,10 +5,10 @@
 //! into, and Landlock grants writing nowhere near it. Where there is no such directory, or nothing on it may be executed, the program
 //! is a sealed memory file instead, made for this one sandbox.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use stockade_shim_image::{SHIM, SHIM_NAME};
 
@@ -48,21 +48,20 @@ fn check(file: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes the program under another name first; it gets its own only when it is complete and on the disk.
+/// Writes the program without a name; it gets one only when it is complete and on the disk, so that a kill leaves nothing half made.
 fn make(directory: &Path) -> Result<(), Errno> {
     crate::state::private_directory(directory).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-    let temporary = directory.join(format!(".{SHIM_NAME}-{:08x}", crate::state::random_u32()?));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&temporary, flags, Mode::from_raw_mode(MODE))?;
-    let written = write(&file)
-        // The mode without whatever the umask took away.
-        .and_then(|()| rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE)))
-        .and_then(|()| rustix::fs::fsync(&file))
-        .and_then(|()| rustix::fs::rename(&temporary, directory.join(SHIM_NAME)));
-    if written.is_err() {
-        let _ = rustix::fs::unlink(&temporary);
+    let file = rustix::fs::open(directory, OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, Mode::from_raw_mode(MODE))?;
+    write(&file)?;
+    // The mode without whatever the umask took away.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE))?;
+    rustix::fs::fsync(&file)?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match rustix::fs::linkat(CWD, unnamed, CWD, directory.join(SHIM_NAME), AtFlags::SYMLINK_FOLLOW) {
+        // Somebody else was quicker.
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
     }
-    written
 }
 
 fn in_memory() -> Result<OwnedFd, Errno> {

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stockade_core::demand::{Demand, Enforcement, Level};
-use stockade_sandbox::sweep;
 use stockade_sandbox::state::KEEP;
 use stockade_sandbox::surroundings::facts::Facts;
+use stockade_sandbox::sweep;
 use stockade_sandbox::trial::{self, Kind};
 use stockade_store::settings::Backend;
 
