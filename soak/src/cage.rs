@@ -63,7 +63,7 @@ pub fn run_inside(binary: &Path, words: &[OsString]) -> Result<ExitStatus, Failu
     for path in [&base, &copy] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).map_err(Failure::at("opening up", path))?;
     }
-    let groups = Groups::make(&format!("soak-{}", std::process::id()))?;
+    let groups = Groups::make()?;
     let program = std::env::current_exe().map_err(|error| Failure::Start { program: "this program".into(), error })?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc", "--"]);

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
+/// How the name of a soak's group begins; its process's number follows.
+const PREFIX: &str = "soak-";
 /// Where the soak itself is.
 const MAIN: &str = "main";
 /// How long dying processes may keep a group.
@@ -25,11 +27,13 @@ pub struct Groups {
 
 impl Groups {
     /// Makes the groups, below those that this process is in. Hierarchies without controllers of resources are left out.
-    pub fn make(name: &str) -> Result<Self, Failure> {
+    pub fn make() -> Result<Self, Failure> {
+        let name = format!("{PREFIX}{}", std::process::id());
         let read = |path: &str| fs::read_to_string(path).map_err(Failure::at("reading", path.as_ref()));
         let mut groups = Self::default();
         for (controllers, directory) in places(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?) {
-            let top = directory.join(name);
+            remove_stale(&directory);
+            let top = directory.join(&name);
             for path in [top.clone(), top.join(MAIN)] {
                 fs::create_dir(&path).map_err(Failure::at("making the control group", &path))?;
             }
@@ -143,6 +147,17 @@ fn remove(top: &Path) -> Result<(), Failure> {
             return Err(Failure::GroupLeft(top.to_owned()));
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Removes groups of a soak that was killed: its number is nobody's any more.
+fn remove_stale(directory: &Path) {
+    for group in subdirectories(directory) {
+        let owner = group.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            // What cannot be removed harms nobody.
+            let _ = remove(&group);
+        }
     }
 }
 
