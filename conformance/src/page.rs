@@ -105,6 +105,6 @@ pub fn versions() -> String {
     let system = rustix::system::uname();
     let kernel: String = system.release().to_string_lossy().split('.').take(2).collect::<Vec<_>>().join(".");
     let bubblewrap = Command::new("bwrap").arg("--version").output();
-    let bubblewrap = bubblewrap.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_else(|_| "no bubblewrap".into());
+    let bubblewrap = bubblewrap.map_or_else(|_| "no bubblewrap".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
     format!("Linux {kernel}, {}, Stockade {}, {bubblewrap}", system.machine().to_string_lossy(), env!("CARGO_PKG_VERSION"))
 }

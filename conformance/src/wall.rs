@@ -28,7 +28,7 @@ use crate::target::{Target, Who};
 /// Output of one program that is looked at.
 const MOST_OUTPUT: u64 = 4 << 20;
 /// No program of the suite may take longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Limits of cases about limits: small enough to be reached in no time.
 const MEMORY: u64 = 96 << 20;
 const PROCESSES: u32 = 64;

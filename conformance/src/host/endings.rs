@@ -132,7 +132,7 @@ fn groups() -> Vec<String> {
 fn nothing_left(outside: &Outside<'_>) -> Came {
     let work = outside.place()?.join("ws");
     let state = outside.lab.base.join("state");
-    let count = |path: &str| std::fs::read_dir(path).map(Iterator::count).unwrap_or(0);
+    let count = |path: &str| std::fs::read_dir(path).map_or(0, Iterator::count);
     let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().count();
     let ids = || Sandboxes::open(&state).and_then(|s| s.ids()).map_or(usize::MAX, |ids| ids.len());
     let look = || (ids(), count("/proc/self/fd"), mounts(), children());

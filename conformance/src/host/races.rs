@@ -77,7 +77,7 @@ fn race_write(outside: &Outside<'_>) -> Came {
         },
     );
     stop(standing, &work);
-    judged(escaped(), good.get(), bad.get())
+    Ok(judged(escaped(), good.get(), bad.get()))
 }
 
 fn race_read(outside: &Outside<'_>) -> Came {
@@ -97,7 +97,7 @@ fn race_read(outside: &Outside<'_>) -> Came {
         },
     );
     stop(standing, &work);
-    judged(escaped.get(), good.get(), bad.get())
+    Ok(judged(escaped.get(), good.get(), bad.get()))
 }
 
 /// Removing `d/keep`, which outside is a file of the host's; inside it is put back each time.
@@ -121,16 +121,16 @@ fn race_remove(outside: &Outside<'_>) -> Came {
         },
     );
     stop(standing, &work);
-    judged(escaped(), good.get(), bad.get())
+    Ok(judged(escaped(), good.get(), bad.get()))
 }
 
 /// A race in which the caller only ever saw one of the two names was none.
-fn judged(escaped: bool, good: usize, bad: usize) -> Came {
+fn judged(escaped: bool, good: usize, bad: usize) -> (Seen, String) {
     let detail = format!("{good} found the directory, {bad} the link");
     if !escaped && (good == 0 || bad == 0) {
-        return Ok((Seen::Broken, detail));
+        return (Seen::Broken, detail);
     }
-    Ok(open_if(escaped, detail))
+    open_if(escaped, detail)
 }
 
 /// A link of the workspace in the place where the changes have a directory.
@@ -172,7 +172,7 @@ fn race_apply(outside: &Outside<'_>) -> Came {
             let _ = std::fs::write(upper.join(&name), "x");
             if let Ok(changes) = layer.changes() {
                 let report = once::bring_back(&Plan::from(&changes, &[]), &layer, &record);
-                applied += report.map(|r| r.applied.len()).unwrap_or(0);
+                applied += report.map_or(0, |r| r.applied.len());
             }
             let _ = std::fs::remove_file(upper.join(&name));
         }

@@ -57,7 +57,7 @@ fn descriptors_from_guest(outside: &Outside<'_>) -> Came {
     use std::os::fd::AsFd;
     let (mut connection, guest) = pretended(outside)?;
     let sender = Connection::new(OwnedFd::from(guest), stockade_sandbox::connection::Passing::Possible);
-    let count = || std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(0);
+    let count = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let null = std::fs::File::open("/dev/null").map_err(SuiteError::file("open", "/dev/null"))?;
     let before = count();
     for _ in 0..200 {
