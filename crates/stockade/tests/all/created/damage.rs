@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Yard, as_both, run};
+use super::{Yard, as_both};
 use crate::wall::ground::{eventually, processes, unique_seconds};
 
 fn place(yard: &Yard, id: &str, name: &str) -> std::path::PathBuf {
@@ -23,7 +23,7 @@ fn a_damaged_record_hides_nothing_and_harms_no_other() {
             assert!(!outcome.stderr.contains('\u{1b}'), "{outcome:?}");
         }
         assert_eq!(yard.inside("good", "echo alive"), "alive\n");
-        assert_eq!(run(yard, &["run", "--", "true"]).code, Some(0));
+        assert_eq!(yard.run(&[], &["true"]).code, Some(0));
         assert_eq!(yard.tells(&["prune", "--all"]), json!({"removed": []}), "it runs, so it is not removed");
         yard.rejects(&["exec", &bad, "--", "true"], &["is damaged", &format!("hint: stockade sandbox destroy {bad}")]);
         yard.says(&["destroy", &bad]);
