@@ -64,6 +64,7 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     },
     Direction { name: "stockade", may_use: &["stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
+    Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },
     // Knows Stockade only as a program, as people do.
     Direction { name: "soak", may_use: &[], may_not_use: &["anyhow", "clap", "tokio"] },

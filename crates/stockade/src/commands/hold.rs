@@ -18,6 +18,8 @@ use crate::failure::Failure;
 pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failure> {
     let places = context.places()?;
     let lock: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Failure::new("hold", e.to_string()))?;
+    // Only that copy holds the lock, so that it is free when the sandbox is put in order and not when this process is gone.
+    rustix::stdio::dup2_stdin(null().map_err(|e| Failure::new("hold", e.to_string()))?).map_err(|e| Failure::new("hold", e.to_string()))?;
     // A session of its own: the terminal of whoever created the sandbox means nothing to it.
     let _ = rustix::process::setsid();
     let sandboxes = Sandboxes::open(&places.state).map_err(|e| Failure::from_error("state", &e))?;
@@ -43,7 +45,11 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
 
 /// The creator waits for the end of our output; give it the null device instead.
 fn close_output() -> Result<(), rustix::io::Errno> {
-    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    let null = null()?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)
+}
+
+fn null() -> Result<OwnedFd, rustix::io::Errno> {
+    rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
 }
