@@ -215,6 +215,8 @@ pub struct Found {
 pub struct Swept {
     /// What is gone.
     pub removed: Vec<SandboxId>,
+    /// What was being removed by somebody else already, and is gone now.
+    pub finished: Vec<SandboxId>,
     /// What could not be removed, and why.
     pub failed: Vec<StateError>,
 }
@@ -334,7 +336,7 @@ impl Sandboxes {
         let mut swept = Swept::default();
         for grave in self.graves()? {
             match remove::remove_tree(&grave) {
-                Ok(()) => swept.removed.extend(id_of_grave(&grave)),
+                Ok(()) => swept.finished.extend(id_of_grave(&grave)),
                 Err(error) => swept.failed.push(io("removing", &grave)(told(&error))),
             }
         }

@@ -25,14 +25,14 @@ pub enum Extent {
 pub fn sweep(state: &Path, runtime: &Path, keep: Duration, extent: Extent) -> Result<Vec<SandboxId>, StateError> {
     let sandboxes = Sandboxes::open(state)?;
     let swept = sandboxes.sweep(keep)?;
-    for id in &swept.removed {
+    for id in swept.removed.iter().chain(&swept.finished) {
         // It is there only for created sandboxes whose supervisor was killed.
         let _ = std::fs::remove_file(socket_path(runtime, id));
     }
     if extent == Extent::Everything {
         sweep_sockets(&sandboxes, runtime);
     }
-    if extent == Extent::Everything || !swept.removed.is_empty() {
+    if extent == Extent::Everything || !swept.removed.is_empty() || !swept.finished.is_empty() {
         sweep_groups(&sandboxes);
     }
     swept.failed.into_iter().next().map_or(Ok(swept.removed), Err)

@@ -2,6 +2,7 @@
 //! groups and processes go with it though nothing is written down about them any more.
 
 use std::fs;
+use std::path::Path;
 
 use super::{Bench, CHANGES, Stand, Workspace};
 use crate::bounded::{self, Started};
@@ -11,6 +12,8 @@ use crate::probe;
 use crate::report::Tally;
 
 const NAME: &str = "state";
+/// How often a directory is taken away from under somebody who writes to it.
+const TRIES: u32 = 10;
 
 /// What happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +59,7 @@ fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, fault: Fault, mode: &st
     tally.phase(format!("{mode} {fault:?}").to_lowercase());
     tally.judged(round, &scene, &outcome, probe::judge_end(&outcome, &[0]));
     if fault == Fault::Moved {
-        // What came into being meanwhile gives way; what was there comes back.
-        if here.exists() {
-            remove(&here)?;
-        }
-        fs::rename(&away, &here).map_err(Failure::at("moving", &away))?;
+        bring_back(&away, &here)?;
     }
     if mode == "created" {
         stand.end_all(tally, round, &scene)?;
@@ -68,10 +67,25 @@ fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, fault: Fault, mode: &st
     stand.look(tally, round, &scene, if mode == "rw" { Workspace::Written } else { Workspace::Same })
 }
 
-/// Removes a directory that somebody may still be writing to.
-fn remove(directory: &std::path::Path) -> Result<(), Failure> {
+/// What was there comes back, and what came into being meanwhile gives way, also what the run's clearing makes at this moment.
+fn bring_back(away: &Path, here: &Path) -> Result<(), Failure> {
     let mut result = Ok(());
-    for _ in 0..10 {
+    for _ in 0..TRIES {
+        if here.exists() {
+            remove(here)?;
+        }
+        result = fs::rename(away, here);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result.map_err(Failure::at("moving", away))
+}
+
+/// Removes a directory that somebody may still be writing to.
+fn remove(directory: &Path) -> Result<(), Failure> {
+    let mut result = Ok(());
+    for _ in 0..TRIES {
         result = fs::remove_dir_all(directory);
         if result.is_ok() {
             break;
