@@ -18,6 +18,8 @@ use stockade_wire::message::{Reply, Request};
 
 /// The most descriptors one message carries.
 pub const MAX_FDS: usize = 64;
+/// How long an answer is expected soon.
+const EAGER: Duration = Duration::from_millis(2);
 const READ_CHUNK: usize = 64 << 10;
 /// A guest that does not read for so long is stuck: a healthy one always reads.
 const SEND_SECONDS: u64 = 20;
@@ -134,14 +136,27 @@ impl Connection {
                 return Ok(message);
             }
             let timeout = Timespec { tv_sec: i64::try_from(timeout_seconds).unwrap_or(i64::MAX), tv_nsec: 0 };
-            let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
-            match rustix::event::poll(&mut wait, Some(&timeout)) {
+            match self.wait_eagerly(&timeout) {
                 Ok(0) => return Err(ConnectionError::Silent(timeout_seconds)),
                 Ok(_) => self.fill()?,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// Waits for bytes. What is expected soon is looked for again and again first, and whoever else wants the processor has it in
+    /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine.
+    fn wait_eagerly(&self, timeout: &Timespec) -> Result<usize, Errno> {
+        let begun = Instant::now();
+        while begun.elapsed() < EAGER {
+            let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
+            if rustix::event::poll(&mut wait, Some(&Timespec::default()))? > 0 {
+                return Ok(1);
+            }
+            rustix::thread::sched_yield();
+        }
+        rustix::event::poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(timeout))
     }
 
     /// Waits for the answer to one request; what arrives for others meanwhile is kept for [`Connection::buffered`].

@@ -38,6 +38,11 @@ pub struct Surroundings<'a> {
 pub struct Greeted(Connection);
 
 impl Greeted {
+    /// Sends what need not wait for the answer. A guest that is gone already shows when its answer is waited for, with the reason.
+    pub fn follow_with(&self, request: &Request) {
+        let _ = self.0.send(0, request, &[]);
+    }
+
     /// Waits for the answer: the guest's own version.
     pub fn welcome(mut self, guest: &Guest) -> Result<Connection, BackendError> {
         match self.0.receive(PATIENCE_SECONDS) {
@@ -68,7 +73,7 @@ pub fn spawn(surroundings: &Surroundings<'_>, passing: Passing) -> Result<(Guest
     let environment = CString::new(format!("STOCKADE_TOKEN={hex}")).into_iter().collect();
     let Surroundings { namespaces, identity, join, cgroup, .. } = *surroundings;
     let start = guest::Start { program: &program, control: &theirs, environment, namespaces, identity, join, cgroup };
-    let guest = guest::start(&start).map_err(|error| explain(&error))?;
+    let guest = guest::start(start).map_err(|error| explain(&error))?;
     drop(theirs);
     let connection = Connection::new(ours, passing);
     // A guest that is gone already shows when its answer is waited for, with the reason.

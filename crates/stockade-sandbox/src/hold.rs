@@ -138,7 +138,8 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Takes a running sandbox, a listening socket, what on disk says about the sandbox, and what to do when a program ended.
-    pub fn new(running: Box<dyn Running>, listener: OwnedFd, owner: Owner, on_exit: Box<dyn FnMut()>) -> Self {
+    pub fn new(mut running: Box<dyn Running>, listener: OwnedFd, owner: Owner, on_exit: Box<dyn FnMut()>) -> Self {
+        running.settle();
         Self {
             running,
             listener,
@@ -308,7 +309,7 @@ impl Supervisor {
                 Request::Hello { version, .. } if version == stockade_wire::VERSION => {
                     queue(client, request_id, &Reply::Welcome { version, pid: std::process::id() });
                 }
-                Request::Hello { .. } | Request::Jail { .. } => {
+                Request::Hello { .. } | Request::Begin { .. } | Request::Jail { .. } | Request::Enter { .. } | Request::Confine { .. } => {
                     return Err(ConnectionError::OutOfTurn("a request that only the supervisor makes"));
                 }
                 Request::Ping {} => queue(client, request_id, &Reply::Pong {}),

@@ -65,6 +65,11 @@ impl Sandbox {
         Ok(Self { running, environment, cwd: spec.cwd.clone(), timeout: spec.limits.time.map(|l| l.value) })
     }
 
+    /// Lets go of what was only needed for the start; for a sandbox that stays.
+    pub fn settle(&mut self) {
+        self.running.settle();
+    }
+
     /// What holds.
     pub fn enforcement(&self) -> &Enforcement {
         self.running.enforcement()

@@ -47,7 +47,7 @@ impl Server {
                 self.context.reply(id, &Reply::Done {});
                 return Err(End::Asked);
             }
-            Request::Hello { .. } | Request::Jail { .. } | Request::Confine { .. } => {
+            Request::Hello { .. } | Request::Begin { .. } | Request::Jail { .. } | Request::Enter { .. } | Request::Confine { .. } => {
                 self.context.fail(id, Failure::invalid("this request is only possible at the start"));
             }
             Request::Run { exec } => self.run(id, &exec),

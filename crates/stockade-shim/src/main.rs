@@ -9,6 +9,11 @@
 //! ```text
 //! Hello ─▶ Welcome ─▶ [ Jail or Confine ─▶ Jailed ] ─▶ serve until the stream ends
 //! ```
+//!
+//! It has a `main` of its own: what Rust's runtime would do before (look at the standard streams, find the limits of the stack by
+//! reading `/proc/self/maps`, handle its overflow) takes a noticeable part of its start, and helps nobody here.
+
+#![cfg_attr(not(test), no_main)]
 
 mod channel;
 mod context;
@@ -37,11 +42,11 @@ mod watch;
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::ExitCode;
 
 use rustix::io::FdFlags;
 use stockade_wire::VERSION;
 use stockade_wire::message::{Reply, Request};
+use stockade_wire::plan::{JailPlan, Place};
 
 use crate::channel::Channel;
 use crate::server::{End, Server};
@@ -53,10 +58,13 @@ const CONTROL: i32 = 3;
 /// What a person sees who starts it by hand.
 const HINT: &[u8] = b"stockade-shim: started by stockade inside a sandbox; not meant to be run by hand\n";
 
-fn main() -> ExitCode {
+// SAFETY: this is the program's `main`, by the name and with the signature that the C library calls.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn main() -> libc::c_int {
+    signals::ignore_broken_pipes();
     match guest() {
-        Some(End::Asked) => ExitCode::SUCCESS,
-        Some(End::Broken) | None => ExitCode::FAILURE,
+        Some(End::Asked) => libc::EXIT_SUCCESS,
+        Some(End::Broken) | None => libc::EXIT_FAILURE,
     }
 }
 
@@ -71,9 +79,12 @@ fn guest() -> Option<End> {
     let mut channel = Channel::new(control);
     greet(&mut channel, &token)?;
     let first = match channel.read_one() {
-        Ok((id, Request::Jail { plan })) => {
-            let passed = channel.take_descriptors(usize::MAX);
-            answer(&mut channel, id, jail::apply(&plan, passed))?;
+        Ok((id, Request::Begin { basis })) => {
+            let outcome = jail::begin(&basis).and_then(|begun| {
+                let (plan, passed) = plan(&mut channel).ok_or_else(jail::StepFailure::without_a_plan)?;
+                jail::complete(begun, &plan, passed, || place(&mut channel))
+            });
+            answer(&mut channel, id, outcome)?;
             None
         }
         Ok((id, Request::Confine { plan })) => {
@@ -88,6 +99,22 @@ fn guest() -> Option<End> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let mut server = Server::new(channel, Role::current()).ok()?;
     Some(server.serve(first))
+}
+
+/// Waits until the host knows what the root shall be.
+fn plan(channel: &mut Channel) -> Option<(JailPlan, Vec<OwnedFd>)> {
+    match channel.read_one() {
+        Ok((_, Request::Jail { plan })) => Some((plan, channel.take_descriptors(usize::MAX))),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// Waits until the host says where to go.
+fn place(channel: &mut Channel) -> Option<(Place, Vec<OwnedFd>)> {
+    match channel.read_one() {
+        Ok((_, Request::Enter { place })) => Some((place, channel.take_descriptors(usize::MAX))),
+        Ok(_) | Err(_) => None,
+    }
 }
 
 fn control_stream() -> Option<OwnedFd> {

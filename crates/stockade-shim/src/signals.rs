@@ -23,6 +23,12 @@ impl Role {
     }
 }
 
+/// Writing to a stream that nobody reads is an error to handle, not an end.
+pub(crate) fn ignore_broken_pipes() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// Sets default dispositions (but for SIGPIPE, which stays ignored) and returns a descriptor that
 /// becomes readable on SIGCHLD, and for an ordinary process also on the signals that ask it to end.
 pub(crate) fn prepare(role: Role) -> Result<OwnedFd, Errno> {

@@ -1,22 +1,27 @@
 //! Starting the guest program in fresh namespaces.
 //!
-//! The child does as little as possible before `execveat`: join the cgroups of version 1, unshare the namespaces that the clone did not
+//! The child does as little as possible before `execveat`: join cgroups, unshare the namespaces that the clone did not
 //! make, keep its capabilities across the exec (they mean something only in the new user namespace), arrange three null descriptors and
 //! the control stream, and execute. Everything else is the guest's own work, driven by the plan; the identity too, because the
 //! id maps are written while the child is already on its way.
 //!
-//! Only the user and pid namespaces are made by the clone, on the caller's time. The others, the network namespace above all, cost more
-//! than everything else here, and the child makes them on its own processor while the caller goes on planning.
+//! Only the user and pid namespaces are made by the clone, on the caller's time. The child makes the others on its own processor while
+//! the caller goes on planning.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_ulong};
+use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::{WaitId, WaitIdOptions};
+use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::raw;
+use crate::sharing::{self, Stack};
+
+/// More than the child ever uses before it executes its program.
+const STACK: usize = 32 << 10;
 
 /// Which ids the sandbox has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +35,7 @@ pub struct Identity {
 /// Where the guest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Fresh user, mount, pid, network, ipc, uts and cgroup namespaces.
+    /// Fresh user, mount, pid, ipc and uts namespaces. The guest gets its network and cgroup namespaces later: see [`crate::network`].
     All,
     /// None: the caller's own (no isolation).
     None,
@@ -48,7 +53,7 @@ pub struct Start<'a> {
     pub namespaces: Namespaces,
     /// Which ids; only with namespaces.
     pub identity: Identity,
-    /// Files into which the child writes `0` to join its cgroups of version 1.
+    /// Files into which the child writes `0` to join cgroups of version 1, where the guest does not do so itself later.
     pub join: &'a [OwnedFd],
     /// The cgroup of version 2 that it is cloned into.
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -61,8 +66,12 @@ pub struct Guest {
     pub pid: i32,
     /// Refers to the process whatever happens to the number.
     pub pidfd: OwnedFd,
+    /// Its user namespace, where that can be had.
+    pub user_namespace: Option<OwnedFd>,
     /// End of file here means that the program was executed; otherwise the failing stage and error are read from it.
     pub failure: OwnedFd,
+    /// What the child runs on until then.
+    child: Option<Box<Child>>,
 }
 
 /// Why a guest could not be started.
@@ -93,7 +102,7 @@ const STAGES: [&str; 5] =
     ["joining the cgroup", "making namespaces", "keeping capabilities", "arranging descriptors", "executing the guest"];
 
 /// What the child unshares by itself.
-const UNSHARED: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+const UNSHARED: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 /// From `linux/sched.h`; it lies beyond the 32 bits of the other flags.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
@@ -110,24 +119,25 @@ pub fn failure_of(guest: &Guest) -> Option<(&'static str, Errno)> {
 }
 
 /// Starts a guest. It is running (or has failed, see [`failure_of`]) when this returns, and its id maps are written.
-pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
+pub fn start(start: Start<'_>) -> Result<Guest, StartError> {
     let (failure_read, failure_write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(StartError::Prepare)?;
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
         .map_err(StartError::Prepare)?;
     let (program, control) = (lift(start.program.as_fd())?, lift(start.control.as_fd())?);
     let (failure_write, null) = (lift(failure_write.as_fd())?, lift(null.as_fd())?);
-    let environment: Vec<*const c_char> = start.environment.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
     let (into, procs) = version_two(start.cgroup)?;
-    let joins: Vec<RawFd> = start.join.iter().chain(&procs).map(AsRawFd::as_raw_fd).collect();
-    let child = Child {
+    let pointers = start.environment.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
+    let child = Box::new(Child {
+        stack: Stack::new(STACK).map_err(StartError::Prepare)?,
         program: program.as_raw_fd(),
         control: control.as_raw_fd(),
-        environment: &environment,
-        joins: &joins,
+        pointers,
+        _environment: start.environment,
+        joins: start.join.iter().chain(&procs).map(AsRawFd::as_raw_fd).collect(),
         failure: failure_write.as_raw_fd(),
         null: null.as_raw_fd(),
         namespaces: start.namespaces,
-    };
+    });
     let namespaces = match start.namespaces {
         Namespaces::All => libc::CLONE_NEWUSER | libc::CLONE_NEWPID,
         Namespaces::None => 0,
@@ -140,15 +150,12 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
         cgroup: into.map_or(0, |directory| directory.as_raw_fd() as u64),
         ..raw::CloneArgs::default()
     };
-    // SAFETY: the child calls `Child::run` at once, which makes raw calls on memory prepared above and never returns.
-    let pid = match unsafe { raw::clone(&args) } {
-        Ok(0) => child.run(),
-        Ok(pid) => pid,
-        Err(errno) => return Err(StartError::Clone(errno)),
-    };
+    // SAFETY: the child makes raw calls only; what it runs on and reads is kept in `Guest` until it has executed its program.
+    let pid = unsafe { sharing::clone(args, &child.stack, run, (&raw const *child).cast()) }.map_err(StartError::Clone)?;
+    nudge(pid);
     // SAFETY: CLONE_PIDFD stored a fresh descriptor, owned by nobody else.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let guest = Guest { pid, pidfd, failure: failure_read };
+    let mut guest = Guest { pid, pidfd, user_namespace: None, failure: failure_read, child: Some(child) };
     if start.namespaces == Namespaces::All
         && let Err(error) = write_maps(pid, start.identity)
     {
@@ -157,7 +164,36 @@ pub fn start(start: &Start<'_>) -> Result<Guest, StartError> {
         let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
         return Err(error);
     }
+    if start.namespaces == Namespaces::All {
+        // Now, before the guest takes an identity that may keep us from it.
+        guest.user_namespace = fs::File::open(format!("/proc/{pid}/ns/user")).ok().map(OwnedFd::from);
+    }
     Ok(guest)
+}
+
+impl Drop for Guest {
+    /// What the child runs on goes only when it has executed its program or ended: both close its end of the pipe. Otherwise it stays.
+    fn drop(&mut self) {
+        let closed = PollFlags::HUP | PollFlags::IN;
+        let mut poll = [PollFd::new(&self.failure, PollFlags::IN)];
+        let ended = rustix::event::poll(&mut poll, Some(&rustix::time::Timespec::default())).is_ok()
+            && poll.iter().any(|polled| polled.revents().intersects(closed));
+        if !ended {
+            std::mem::forget(self.child.take());
+        }
+    }
+}
+
+/// Moves a fresh child to another processor, if we have one, and lets it go from there where it will. The kernel tends to keep a child
+/// that shares memory on its parent's own, above all in a virtual machine, whose idle processors it takes for busy; there the child would
+/// wait until we do.
+fn nudge(child: i32) {
+    let Ok(all) = rustix::thread::sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(rustix::thread::sched_getcpu());
+    if others.count() > 0 && rustix::thread::sched_setaffinity(Pid::from_raw(child), &others).is_ok() {
+        let _ = rustix::thread::sched_setaffinity(Pid::from_raw(child), &all);
+    }
 }
 
 /// How the child gets into its cgroup of version 2: cloned into it, or, where a container's filter knows no `clone3`, by writing to a file.
@@ -187,69 +223,80 @@ fn write_maps(pid: i32, identity: Identity) -> Result<(), StartError> {
 }
 
 /// What the child needs, all of it made before the clone.
-struct Child<'a> {
+#[derive(Debug)]
+struct Child {
+    stack: Stack,
     program: RawFd,
     control: RawFd,
-    environment: &'a [*const c_char],
-    joins: &'a [RawFd],
+    /// Leads to the entries below, and ends with a null.
+    pointers: Vec<*const c_char>,
+    _environment: Vec<CString>,
+    joins: Vec<RawFd>,
     failure: RawFd,
     null: RawFd,
     namespaces: Namespaces,
 }
 
-impl Child<'_> {
-    /// Runs in the child: never returns, never allocates.
-    fn run(&self) -> ! {
-        let (stage, errno) = match self.try_run() {
-            Ok(never) => match never {},
-            Err(failure) => failure,
-        };
-        let [e0, e1, e2, e3] = errno.raw_os_error().to_le_bytes();
-        let _ = raw::write_all(self.failure, &[stage, e0, e1, e2, e3]);
-        raw::exit_now(127)
-    }
+// SAFETY: the pointers lead to entries that the value owns and nobody changes.
+unsafe impl Send for Child {}
+// SAFETY: as above.
+unsafe impl Sync for Child {}
 
+/// Runs in the child: never returns, never allocates, makes raw calls only.
+extern "C" fn run(child: *const c_void) -> ! {
+    // SAFETY: `start` passed a `Child` that it keeps until this process has executed its program or ended.
+    let child = unsafe { &*child.cast::<Child>() };
+    let (stage, errno) = match child.try_run() {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    };
+    let [e0, e1, e2, e3] = errno.raw_os_error().to_le_bytes();
+    let _ = raw::write_all(child.failure, &[stage, e0, e1, e2, e3]);
+    raw::exit_now(127)
+}
+
+impl Child {
     fn try_run(&self) -> Result<std::convert::Infallible, (u8, Errno)> {
-        for join in self.joins {
+        for join in &self.joins {
             raw::write_all(*join, b"0").map_err(|e| (0, e))?;
         }
         if self.namespaces == Namespaces::All {
-            // The cgroups are joined by now, so that the new cgroup namespace begins there.
-            // SAFETY: plain integers; a fresh child has one thread and shares nothing.
-            raw::check(c_long::from(unsafe { libc::unshare(UNSHARED) })).map_err(|e| (1, e))?;
+            call(libc::SYS_unshare, [UNSHARED as usize, 0, 0]).map_err(|e| (1, e))?;
             keep_capabilities().map_err(|e| (2, e))?;
         }
         self.arrange_descriptors().map_err(|e| (3, e))?;
         let argv: [*const c_char; 2] = [c"stockade-shim".as_ptr(), std::ptr::null()];
-        let empty: &CStr = c"";
+        let (argv, environment) = (argv.as_ptr() as usize, self.pointers.as_ptr() as usize);
+        let arguments = [self.program as usize, c"".as_ptr() as usize, argv, environment, libc::AT_EMPTY_PATH as usize, 0];
         // SAFETY: argv and environment are null-terminated arrays of C strings that live in this address space.
-        unsafe {
-            libc::syscall(libc::SYS_execveat, self.program, empty.as_ptr(), argv.as_ptr(), self.environment.as_ptr(), libc::AT_EMPTY_PATH)
-        };
-        Err((4, raw::last()))
+        match unsafe { raw::call(libc::SYS_execveat, arguments) } {
+            Ok(_) => Err((4, Errno::NOEXEC)),
+            Err(errno) => Err((4, errno)),
+        }
     }
 
     fn arrange_descriptors(&self) -> Result<(), Errno> {
-        // SAFETY: setsid has no arguments; it fails only for a group leader, which a fresh child is not.
-        unsafe { libc::setsid() };
+        // It fails only for a group leader, which a fresh child is not.
+        let _ = call(libc::SYS_setsid, [0; 3]);
         for standard in 0..3 {
-            // SAFETY: both numbers are plain integers.
-            raw::check(c_long::from(unsafe { libc::dup2(self.null, standard) }))?;
+            call(libc::SYS_dup3, [self.null as usize, standard, 0])?;
         }
-        // SAFETY: plain integers; the parent lifted all our descriptors above the numbers that are filled here.
-        raw::check(c_long::from(unsafe { libc::dup2(self.control, 3) }))?;
-        // SAFETY: plain integers; everything above 3 closes at the exec, the program file included.
-        raw::check(unsafe {
-            libc::syscall(libc::SYS_close_range, 4 as c_ulong, c_ulong::from(u32::MAX), c_ulong::from(libc::CLOSE_RANGE_CLOEXEC))
-        })?;
-        // SAFETY: an all-zero signal set is a valid value to initialise.
-        let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the set is ours and valid.
-        unsafe { libc::sigemptyset(&raw mut none) };
-        // SAFETY: the set is initialised; the old mask is not wanted.
-        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
-        Ok(())
+        // The parent lifted all our descriptors above the numbers that are filled here.
+        call(libc::SYS_dup3, [self.control as usize, 3, 0])?;
+        // Everything above 3 closes at the exec, the program file included.
+        call(libc::SYS_close_range, [4, u32::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize])?;
+        let none = 0u64;
+        let arguments = [libc::SIG_SETMASK as usize, &raw const none as usize, 0, size_of::<u64>(), 0, 0];
+        // SAFETY: the kernel's signal set is one word, which is ours; the old mask is not wanted.
+        unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) }.map(drop)
     }
+}
+
+/// A call that takes plain integers and touches no memory.
+fn call(number: c_long, arguments: [usize; 3]) -> Result<usize, Errno> {
+    let [a, b, c] = arguments;
+    // SAFETY: as the callers here use it.
+    unsafe { raw::call(number, [a, b, c, 0, 0, 0]) }
 }
 
 /// Makes the capabilities of the new user namespace survive the exec.
@@ -261,18 +308,18 @@ fn keep_capabilities() -> Result<(), Errno> {
     }
     let header = Header { version: 0x2008_0522, pid: 0 };
     let mut data = [0u32; 6];
+    let (header, sets) = (&raw const header as usize, data.as_mut_ptr() as usize);
     // SAFETY: header and data have the layout of version 3 (two triples of 32-bit sets).
-    raw::check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) })?;
+    unsafe { raw::call(libc::SYS_capget, [header, sets, 0, 0, 0, 0]) }?;
     let [e0, p0, _, e1, p1, _] = data;
     let data = [e0, p0, p0, e1, p1, p1];
     // SAFETY: as above; only the inheritable sets differ.
-    raw::check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) })?;
+    unsafe { raw::call(libc::SYS_capset, [header, data.as_ptr() as usize, 0, 0, 0, 0]) }?;
     for number in 0..64u32 {
         let word = if number < 32 { p0 } else { p1 };
         if word >> (number % 32) & 1 == 1 {
-            // SAFETY: PR_CAP_AMBIENT_RAISE takes integers and touches no memory.
-            let result = unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as c_ulong, c_ulong::from(number), 0, 0) };
-            raw::check(c_long::from(result))?;
+            let raise = [libc::PR_CAP_AMBIENT as usize, libc::PR_CAP_AMBIENT_RAISE as usize, number as usize];
+            call(libc::SYS_prctl, raise)?;
         }
     }
     Ok(())

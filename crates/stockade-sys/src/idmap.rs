@@ -1,14 +1,19 @@
 //! Idmapped mounts: files of one owner appear as the sandbox's own, and what it writes belongs to that owner.
 
+use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::raw;
+use crate::sharing::{self, Stack};
+
+/// More than the child that holds a user namespace ever uses.
+const STACK: usize = 16 << 10;
 
 /// Swaps two ids and leaves every other as it is: what `on_disk` owns appears as `shown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,39 +47,80 @@ impl Swap {
     }
 }
 
-/// Makes a user namespace with these maps; only root can.
-pub fn user_namespace(users: Swap, groups: Swap) -> std::io::Result<OwnedFd> {
-    let (go_read, go_write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let (wait_fd, close_fd) = (go_read.as_raw_fd(), go_write.as_raw_fd());
-    let args = raw::CloneArgs { flags: libc::CLONE_NEWUSER as u64, exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() };
-    // SAFETY: the child only closes a descriptor, reads a byte and exits, all by raw calls.
-    let pid = match unsafe { raw::clone(&args) }? {
-        0 => {
-            // SAFETY: a plain integer; without this the child would hold its own pipe open.
-            unsafe { libc::close(close_fd) };
-            raw::read_byte(wait_fd);
-            raw::exit_now(0)
-        }
-        pid => pid,
-    };
-    let made = fs::write(format!("/proc/{pid}/uid_map"), users.lines())
-        .and_then(|()| fs::write(format!("/proc/{pid}/gid_map"), groups.lines()))
-        .and_then(|()| fs::File::open(format!("/proc/{pid}/ns/user")));
-    drop(go_write);
-    if let Some(pid) = Pid::from_raw(pid) {
-        match rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED) {
-            // Where our caller made us ignore SIGCHLD the kernel has reaped the child already.
-            Ok(_) | Err(Errno::CHILD) => {}
-            Err(errno) => return Err(errno.into()),
+/// A user namespace that exists only to map ids with. A process that does nothing holds it as long as this value lives.
+#[derive(Debug)]
+pub struct UserNamespace {
+    namespace: OwnedFd,
+    _holder: Holder,
+}
+
+/// The process; it ends when the pipe is closed.
+#[derive(Debug)]
+struct Holder {
+    pid: i32,
+    pipe: Option<OwnedFd>,
+    stack: Option<Stack>,
+    ends: Option<Box<[RawFd; 2]>>,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        // Where it is not our child (we are the copy of who made it) nobody here knows whether it still runs on it.
+        if wait_for(self.pid).is_err() {
+            std::mem::forget((self.stack.take(), self.ends.take()));
         }
     }
-    made.map(OwnedFd::from)
+}
+
+/// Makes a user namespace with these maps; only root can.
+pub fn user_namespace(users: Swap, groups: Swap) -> std::io::Result<UserNamespace> {
+    let (go_read, go_write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let args = raw::CloneArgs { flags: libc::CLONE_NEWUSER as u64, exit_signal: libc::SIGCHLD as u64, ..raw::CloneArgs::default() };
+    let (stack, ends) = (Stack::new(STACK)?, Box::new([go_read.as_raw_fd(), go_write.as_raw_fd()]));
+    // SAFETY: the child only makes raw calls; its stack and the numbers it reads stay until it was waited for.
+    let pid = unsafe { sharing::clone(args, &stack, wait_for_the_end, ends.as_ptr().cast()) }?;
+    let holder = Holder { pid, pipe: Some(go_write), stack: Some(stack), ends: Some(ends) };
+    fs::write(format!("/proc/{pid}/uid_map"), users.lines())?;
+    fs::write(format!("/proc/{pid}/gid_map"), groups.lines())?;
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/user"))?;
+    Ok(UserNamespace { namespace: namespace.into(), _holder: holder })
+}
+
+fn wait_for(pid: i32) -> Result<(), Errno> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+    loop {
+        match rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Runs in the child: keeps its user namespace until the other end of the pipe is closed.
+extern "C" fn wait_for_the_end(ends: *const c_void) -> ! {
+    // SAFETY: `user_namespace` passed two numbers, and the holder waits for this process before they go.
+    let [wait, _] = unsafe { *ends.cast::<[RawFd; 2]>() };
+    // It lives on beside whatever its maker and other threads do. A descriptor that it kept would stay open for as long: the pipe's
+    // other end, so that it never ended; a second holder's, so that the two waited for each other; a lock; a program being written.
+    let wait = wait as usize;
+    for [first, last] in [[0, wait.saturating_sub(1)], [wait + 1, u32::MAX as usize]] {
+        // SAFETY: plain integers; this process has a table of descriptors of its own.
+        let _ = unsafe { raw::call(libc::SYS_close_range, [first, last, 0, 0, 0, 0]) };
+    }
+    raw::read_byte(wait as RawFd);
+    raw::exit_now(0)
 }
 
 /// Applies a user namespace's maps to a detached mount and everything beneath it.
-pub fn map_mount(tree: BorrowedFd<'_>, namespace: &OwnedFd) -> Result<(), Errno> {
-    let attributes =
-        libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd: namespace.as_fd().as_raw_fd() as u64 };
+pub fn map_mount(tree: BorrowedFd<'_>, namespace: &UserNamespace) -> Result<(), Errno> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: namespace.namespace.as_raw_fd() as u64,
+    };
     // SAFETY: the path is an empty C string; the attribute structure lives through the call and its size is given.
     let result = unsafe {
         libc::syscall(
@@ -92,6 +138,18 @@ pub fn map_mount(tree: BorrowedFd<'_>, namespace: &OwnedFd) -> Result<(), Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holders_end_in_any_order_and_hold_nothing_open() {
+        let swap = Swap { on_disk: 0, shown: 5 };
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let first = user_namespace(swap, swap).unwrap();
+        let second = user_namespace(swap, swap).unwrap();
+        drop(write);
+        assert_eq!(rustix::io::read(&read, &mut [0u8; 1]), Ok(0), "a holder has the other end of somebody's pipe");
+        drop(first);
+        drop(second);
+    }
 
     #[test]
     fn a_swap_covers_every_id_once() {

@@ -15,6 +15,10 @@ pub mod idmap;
 #[cfg(target_os = "linux")]
 pub mod memory;
 #[cfg(target_os = "linux")]
+pub mod network;
+#[cfg(target_os = "linux")]
 mod raw;
+#[cfg(target_os = "linux")]
+mod sharing;
 #[cfg(target_os = "linux")]
 pub mod signals;

@@ -1,6 +1,7 @@
-//! Raw calls that may run between `clone3` and `execveat`: no allocation, no locks, no Rust runtime.
+//! Raw calls that may run between `clone3` and `execveat`: no allocation, no locks, no Rust runtime, and none of `errno`, which a child
+//! that shares memory has in common with its parent.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_long};
 
 use rustix::io::Errno;
 
@@ -70,10 +71,60 @@ pub(crate) fn last() -> Errno {
     Errno::from_raw_os_error(unsafe { *location })
 }
 
+/// A system call with up to six arguments, by way of no library.
+///
+/// # Safety
+/// As the call asks.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let result: isize;
+    // SAFETY: the registers are those of the kernel's convention, the changed ones are named; the caller vouches for the call.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inout("rax") number as isize => result,
+            in("rdi") first, in("rsi") second, in("rdx") third, in("r10") fourth, in("r8") fifth, in("r9") sixth,
+            out("rcx") _, out("r11") _,
+            options(nostack),
+        );
+    }
+    outcome(result)
+}
+
+/// As above.
+///
+/// # Safety
+/// As the call asks.
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let result: isize;
+    // SAFETY: the registers are those of the kernel's convention; the caller vouches for the call.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            inout("x0") first as isize => result,
+            in("x1") second, in("x2") third, in("x3") fourth, in("x4") fifth, in("x5") sixth, in("x8") number,
+            options(nostack),
+        );
+    }
+    outcome(result)
+}
+
+/// What the kernel's answer means: small negative numbers are errors.
+pub(crate) fn outcome(result: isize) -> Result<usize, Errno> {
+    /// The kernel's largest error number.
+    const LARGEST: isize = 4095;
+    if (-LARGEST..0).contains(&result) { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as usize) }
+}
+
 /// Ends the process without running anything.
 pub(crate) fn exit_now(code: c_int) -> ! {
-    // SAFETY: _exit touches no memory and does not return.
-    unsafe { libc::_exit(code) }
+    loop {
+        // SAFETY: takes an integer and does not return.
+        let _ = unsafe { call(libc::SYS_exit_group, [code as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// Reads one byte; `false` on end of file or error.
@@ -81,19 +132,16 @@ pub(crate) fn read_byte(fd: c_int) -> bool {
     let mut byte = 0u8;
     loop {
         // SAFETY: the buffer is one byte on our stack.
-        let n = unsafe { libc::read(fd, (&raw mut byte).cast::<c_void>(), 1) };
-        if n == 1 {
-            return true;
-        }
-        if n == 0 || last() != Errno::INTR {
-            return false;
+        match unsafe { call(libc::SYS_read, [fd as usize, &raw mut byte as usize, 1, 0, 0, 0]) } {
+            Ok(count) => return count == 1,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
         }
     }
 }
 
-/// Writes a small buffer, ignoring the outcome (used to report a failure just before exiting).
+/// Writes a small buffer at once.
 pub(crate) fn write_all(fd: c_int, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY: the buffer is valid for reads of its length.
-    let n = unsafe { libc::write(fd, bytes.as_ptr().cast::<c_void>(), bytes.len()) };
-    check(n as c_long).map(drop)
+    unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }.map(drop)
 }

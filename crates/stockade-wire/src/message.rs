@@ -52,7 +52,7 @@ wire_enum! {
     Request {
         /// First message on a stream.
         0 = Hello { version: u32, token: [u8; 32] },
-        /// Build the jail (only on the jail wall, once, before anything else).
+        /// Build the jail (only on the jail wall, once, after `Begin`); `Enter` follows.
         1 = Jail { plan: crate::plan::JailPlan },
         /// Run a program.
         2 = Run { exec: Exec },
@@ -96,6 +96,10 @@ wire_enum! {
         21 = Ping {},
         /// Confine yourself where no jail can be built (in place of `Jail`, once, before anything else). Answered like `Jail`.
         22 = Confine { plan: crate::plan::BarePlan },
+        /// Begin a jail (only on the jail wall, once, before anything else); `Jail` follows.
+        26 = Begin { basis: crate::plan::Basis },
+        /// Where the jail stands (once, after `Jail`); answered by `Jailed`.
+        25 = Enter { place: crate::plan::Place },
         /// As `ReadFile`, but the contents go into the pipe that travels with this frame (SCM_RIGHTS).
         23 = ReadFileTo { path: Bytes, offset: u64, limit: u64 },
         /// As `WriteFile`, but the contents come out of the pipe that travels with this frame; `Eof` says that all are in it.

@@ -100,8 +100,8 @@ wire_enum! {
 }
 
 wire_struct! {
-    /// Everything the guest does before it runs anything.
-    JailPlan {
+    /// What the guest can begin with while the host still looks at the machine.
+    Basis {
         /// Host name inside.
         hostname: Bytes,
         /// User and group the sandbox runs as, as numbered inside.
@@ -112,12 +112,18 @@ wire_struct! {
         groups: Groups,
         /// Bytes that the scratch file system (temporary files, home, caches, perhaps the overlay's upper layer) may hold.
         scratch_bytes: u64,
-        /// The new root, in order.
+        /// The first of the new root, in order; nothing of it comes from the host's files.
+        items: Vec<Item>,
+    }
+}
+
+wire_struct! {
+    /// The rest that the guest does before it runs anything.
+    JailPlan {
+        /// The rest of the new root, in order.
         items: Vec<Item>,
         /// Scratch directories whose descriptors are handed to the host in the frame of `Jailed`, in this order.
         export: Vec<Bytes>,
-        /// Limits per process.
-        rlimits: Vec<(Resource, u64)>,
         /// Landlock rules.
         landlock: Landlock,
         /// Whether Landlock must hold.
@@ -126,6 +132,28 @@ wire_struct! {
         seccomp_layer: Layer,
         /// Memory files cannot be made, so that none can be executed (exec list).
         no_memory_files: bool,
+    }
+}
+
+wire_enum! {
+    /// Where a sandbox's network namespace comes from.
+    Network {
+        /// The host made it, with loopback switched on; its descriptor is the first of those passed.
+        0 = Passed {},
+        /// The guest makes it.
+        1 = Own {},
+    }
+}
+
+wire_struct! {
+    /// What the host made while the guest built its root, and where the guest goes when it stands.
+    Place {
+        /// The network namespace.
+        network: Network,
+        /// How many of the passed descriptors, the last ones, are files into which a process writes `0` to join a cgroup.
+        joins: u32,
+        /// Limits per process.
+        rlimits: Vec<(Resource, u64)>,
     }
 }
 

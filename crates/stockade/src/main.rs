@@ -21,8 +21,6 @@ use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 pub(crate) use context::Context;
 
 fn main() -> ExitCode {
@@ -33,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn start(argv: &[OsString], environment: &context::Environment) -> ExitCode {
-    match cli::Cli::try_parse_from(argv) {
+    match cli::Cli::read(argv) {
         Err(error) => usage::answer(&error, argv, environment),
         Ok(cli) => {
             let context = Context::new(cli.output, environment.clone());

@@ -126,6 +126,8 @@ pub trait Running {
     fn take_exports(&mut self) -> Vec<(String, OwnedFd)>;
     /// The guest's process outside; its end is the sandbox's end.
     fn process(&self) -> &OwnedFd;
+    /// Lets go of what was only needed for the start. A sandbox that soon ends need not.
+    fn settle(&mut self) {}
     /// Kills everything inside. When it returns, nothing inside acts any more; it may still be on its way out.
     fn silence(&mut self);
     /// Ends it and removes what the wall made. Dropping does the same.

@@ -56,9 +56,12 @@ pub struct Sample {
     pub lost: Option<Demand>,
 }
 
-/// A sandbox's control group.
-#[derive(Debug)]
+/// A sandbox's control group; by default none.
+#[derive(Debug, Default)]
 pub struct Cgroup {
+    name: String,
+    /// Why a directory could not be made, if one could not.
+    refused: Option<String>,
     directories: Vec<Directory>,
     held: Enforcement,
     holds_memory: bool,
@@ -76,54 +79,71 @@ impl Cgroup {
         Self::build(name, limits, layout, &|path| rustix::fs::mkdir(path, DIRECTORY_MODE))
     }
 
+    /// Makes only what a process must be cloned into; [`Self::complete`] makes the rest and sets the limits while that process is
+    /// already on its way.
+    pub fn begin(name: &str, limits: &Limits, layout: &Layout) -> Result<Self, LimitError> {
+        Self::begin_by(name, limits, layout, &|path| rustix::fs::mkdir(path, DIRECTORY_MODE))
+    }
+
+    /// See [`Self::begin`].
+    pub fn complete(&mut self, limits: &Limits, layout: &Layout) -> Result<(), LimitError> {
+        self.complete_by(limits, layout, &|path| rustix::fs::mkdir(path, DIRECTORY_MODE))
+    }
+
     pub(super) fn build(name: &str, limits: &Limits, layout: &Layout, make: Make<'_>) -> Result<Self, LimitError> {
+        let mut group = Self::begin_by(name, limits, layout, make)?;
+        // An early return drops `group`, which removes what was made.
+        group.complete_by(limits, layout, make)?;
+        Ok(group)
+    }
+
+    fn begin_by(name: &str, limits: &Limits, layout: &Layout, make: Make<'_>) -> Result<Self, LimitError> {
         check::check(limits)?;
         if !is_name(name) {
             return Err(LimitError::BadName(stockade_core::escape::escape(name)));
         }
-        let mut group = Self {
-            directories: Vec::new(),
-            held: Enforcement::default(),
-            holds_memory: false,
-            holds_pids: false,
-            sampled_memory: None,
-            process_rlimit: None,
-        };
+        let mut group = Self::default();
+        name.clone_into(&mut group.name);
+        let wanted = wanted(limits);
+        if let Some(candidate) = layout.choose(&wanted) {
+            match make_v2(candidate, name, &wanted, make) {
+                Ok(directory) => group.directories.push(directory),
+                Err(error) => group.refused = Some(forgive(error)?),
+            }
+        }
+        Ok(group)
+    }
+
+    fn complete_by(&mut self, limits: &Limits, layout: &Layout, make: Make<'_>) -> Result<(), LimitError> {
         let processes = check::process_ceiling(limits);
         let memory = limits.memory.map(|limit| limit.value);
         let cpu = limits.cpu_millis.map(|limit| limit.value);
-        let wanted: BTreeSet<Controller> =
-            [cpu.map(|_| Controller::Cpu), memory.map(|_| Controller::Memory), processes.map(|_| Controller::Pids)]
-                .into_iter()
-                .flatten()
-                .collect();
-
-        // From here on an early return drops `group`, which removes what was made.
-        let refused = group.make_directories(name, &wanted, layout, make)?;
+        self.make_v1(&wanted(limits), layout, make)?;
         let missing = |controller: Controller| {
             let known = layout.missing.get(&controller).cloned();
-            Outcome::Missing(known.or_else(|| refused.clone()).unwrap_or_else(|| format!("`{}` was not handed down", controller.name_v1())))
+            let refused = || self.refused.clone();
+            Outcome::Missing(known.or_else(refused).unwrap_or_else(|| format!("`{}` was not handed down", controller.name_v1())))
         };
         let cpu = match cpu {
             None => Outcome::NotWanted,
-            Some(millis) => group.outcome(Controller::Cpu, |d| apply::cpu(d, millis)).unwrap_or_else(|| missing(Controller::Cpu)),
+            Some(millis) => self.outcome(Controller::Cpu, |d| apply::cpu(d, millis)).unwrap_or_else(|| missing(Controller::Cpu)),
         };
         let memory_outcome = match memory {
             None => Outcome::NotWanted,
-            Some(bytes) => group.outcome(Controller::Memory, |d| apply::memory(d, bytes)).unwrap_or_else(|| missing(Controller::Memory)),
+            Some(bytes) => self.outcome(Controller::Memory, |d| apply::memory(d, bytes)).unwrap_or_else(|| missing(Controller::Memory)),
         };
         let pids = match processes {
             None => Outcome::NotWanted,
-            Some(most) => group.outcome(Controller::Pids, |d| apply::pids(d, most)).unwrap_or_else(|| missing(Controller::Pids)),
+            Some(most) => self.outcome(Controller::Pids, |d| apply::pids(d, most)).unwrap_or_else(|| missing(Controller::Pids)),
         };
-        report::cpu(&mut group.held, &cpu, limits.cpu_millis.map(|limit| limit.origin), layout);
-        report::memory(&mut group.held, &memory_outcome, layout);
-        report::pids(&mut group.held, &pids);
-        group.holds_memory = matches!(memory_outcome, Outcome::Held(_));
-        group.holds_pids = matches!(pids, Outcome::Held(_));
-        group.sampled_memory = memory.filter(|_| !group.holds_memory);
-        group.process_rlimit = processes.filter(|_| !group.holds_pids);
-        Ok(group)
+        report::cpu(&mut self.held, &cpu, limits.cpu_millis.map(|limit| limit.origin), layout);
+        report::memory(&mut self.held, &memory_outcome, layout);
+        report::pids(&mut self.held, &pids);
+        self.holds_memory = matches!(memory_outcome, Outcome::Held(_));
+        self.holds_pids = matches!(pids, Outcome::Held(_));
+        self.sampled_memory = memory.filter(|_| !self.holds_memory);
+        self.process_rlimit = processes.filter(|_| !self.holds_pids);
+        Ok(())
     }
 
     /// How each of the limits on processors, memory and processes is held, or why it is not and what would help.
@@ -148,14 +168,13 @@ impl Cgroup {
     /// `tasks`, not `cgroup.procs`: a thread that moves itself alone needs no lock on all forks of the machine, and taking
     /// that lock waits for RCU (5 to 10 ms where this was measured). The joining process has one thread.
     pub fn join_files(&self) -> Result<Vec<OwnedFd>, LimitError> {
-        self.directories
-            .iter()
-            .filter(|d| d.version == Version::One)
-            .map(|d| {
-                rustix::fs::openat(&d.open, "tasks", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|source| LimitError::Read { path: d.path.join("tasks"), source })
-            })
-            .collect()
+        self.directories.iter().filter(|d| d.version == Version::One).map(|d| join_file(d, "tasks")).collect()
+    }
+
+    /// As [`Self::join_files`], for a process that was not cloned into version 2: joining that takes the lock.
+    pub fn late_join_files(&self) -> Result<Vec<OwnedFd>, LimitError> {
+        let second = self.directories.iter().filter(|d| d.version == Version::Two).map(|d| join_file(d, "cgroup.procs"));
+        self.join_files()?.into_iter().map(Ok).chain(second).collect()
     }
 
     /// The directory for `CLONE_INTO_CGROUP`.
@@ -251,28 +270,16 @@ impl Cgroup {
         files::read(&directory.open, name).ok().and_then(|text| files::keyed(&text, "oom_kill")).unwrap_or(0)
     }
 
-    /// Makes the directories. Gives back why one was refused, if one was and that is no reason to give up.
-    fn make_directories(
-        &mut self,
-        name: &str,
-        wanted: &BTreeSet<Controller>,
-        layout: &Layout,
-        make: Make<'_>,
-    ) -> Result<Option<String>, LimitError> {
-        let mut refused = None;
-        if let Some(candidate) = layout.choose(wanted) {
-            match make_v2(candidate, name, wanted, make) {
-                Ok(directory) => self.directories.push(directory),
-                Err(error) => refused = Some(forgive(error)?),
-            }
-        }
+    /// Makes the directories of version 1, for what version 2 does not have. That one was refused is kept, if it is no reason to
+    /// give up.
+    fn make_v1(&mut self, wanted: &BTreeSet<Controller>, layout: &Layout, make: Make<'_>) -> Result<(), LimitError> {
         let mut rest: Vec<Controller> = wanted.iter().copied().filter(|c| self.directory(*c).is_none()).collect();
         if self.directories.is_empty() {
             rest.push(Controller::Freezer);
         }
         for controller in rest {
             let Some(place) = layout.v1.get(&controller) else { continue };
-            let path = place.directory.join(name);
+            let path = place.directory.join(&self.name);
             // Controllers that are mounted together share a directory.
             if let Some(shared) = self.directories.iter_mut().find(|d| d.path == path) {
                 shared.controllers.insert(controller);
@@ -289,10 +296,10 @@ impl Cgroup {
                         fill_cpuset(directory, &place.directory)?;
                     }
                 }
-                Err(error) => refused = Some(forgive(error)?),
+                Err(error) => self.refused = Some(forgive(error)?),
             }
         }
-        Ok(refused)
+        Ok(())
     }
 }
 
@@ -304,6 +311,19 @@ impl Drop for Cgroup {
             let _ = kill::remove(&mut self.directories, DROP_BOUND); // What stays is for the next sweep.
         }
     }
+}
+
+fn join_file(directory: &Directory, name: &str) -> Result<OwnedFd, LimitError> {
+    rustix::fs::openat(&directory.open, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|source| LimitError::Read { path: directory.path.join(name), source })
+}
+
+/// The controllers that these limits need.
+fn wanted(limits: &Limits) -> BTreeSet<Controller> {
+    let cpu = limits.cpu_millis.map(|_| Controller::Cpu);
+    let memory = limits.memory.map(|_| Controller::Memory);
+    let pids = check::process_ceiling(limits).map(|_| Controller::Pids);
+    [cpu, memory, pids].into_iter().flatten().collect()
 }
 
 /// Whether a group of this name is one of ours.

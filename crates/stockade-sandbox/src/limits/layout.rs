@@ -93,6 +93,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Whether version 2 is all there is, as far as the usual place tells.
+    pub fn is_unified() -> bool {
+        rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|stat| stat.f_type == MAGIC_V2)
+    }
+
     /// Looks at this process and this machine.
     pub fn discover() -> Result<Self, LimitError> {
         let read = |path: &str| {
@@ -151,10 +156,12 @@ impl Layout {
         if in_v2 { Some(Version::Two) } else { self.v1.contains_key(&controller).then_some(Version::One) }
     }
 
-    /// The nearest version 2 directory that offers the most of what is wanted.
+    /// The nearest version 2 directory that offers the most of what is wanted. One that offers nothing is worth having only to
+    /// freeze and kill by, where version 1 cannot.
     pub(super) fn choose(&self, wanted: &BTreeSet<Controller>) -> Option<&Candidate> {
         // `max_by_key` takes the last of equals, and the nearest is first.
-        self.v2.iter().rev().max_by_key(|candidate| candidate.score(wanted))
+        let best = self.v2.iter().rev().max_by_key(|candidate| candidate.score(wanted));
+        best.filter(|candidate| candidate.score(wanted) > 0 || !self.v1.contains_key(&Controller::Freezer))
     }
 
     fn add_ancestors(&mut self, place: &Place) {

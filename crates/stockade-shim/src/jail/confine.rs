@@ -1,6 +1,6 @@
 //! Steps that take rights away from this process, for good and for all its children.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
@@ -8,13 +8,24 @@ use landlock::{
 };
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Rlimit};
-use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
-use stockade_wire::plan::{Groups, Landlock, Resource};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags};
+use stockade_wire::plan::{Groups, Landlock, Network, Resource};
 
 use super::{Doing, Need, Trouble, mounts, seccomp, shown};
 
 /// The newest Landlock version whose rights this code knows; the crate asks the kernel for all of them it has.
 pub(super) const LANDLOCK_TARGET: ABI = ABI::V9;
+
+/// Joins the cgroups whose files the host passed last, and begins a cgroup namespace there. The host makes those groups while this
+/// process starts and builds its root, so it cannot be born in them.
+pub(crate) fn groups(joins: u32, passed: &mut Vec<OwnedFd>) -> Result<(), Trouble> {
+    let first = passed.len().checked_sub(joins as usize).ok_or_else(|| Trouble::new("the plan joins more groups than were passed"))?;
+    for file in passed.split_off(first) {
+        rustix::io::write(&file, b"0").doing(|| "joining a cgroup".into())?;
+    }
+    // SAFETY: this process has one thread, and no memory or descriptors are shared or unshared by this flag.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP) }.doing(|| "making a cgroup namespace".into())
+}
 
 /// Becomes the user that the sandbox runs as. The id maps are there: the host wrote them before it sent the plan.
 pub(crate) fn identity(uid: u32, gid: u32, groups: &Groups) -> Result<(), Trouble> {
@@ -32,8 +43,25 @@ pub(crate) fn hostname(name: &[u8]) -> Result<(), Trouble> {
     rustix::system::sethostname(name).doing(|| format!("naming the sandbox {}", shown(name)))
 }
 
+/// Goes into the network namespace that the host made, or makes one.
+pub(crate) fn network(network: &Network, passed: &mut Vec<OwnedFd>) -> Result<(), Trouble> {
+    match network {
+        Network::Passed {} if passed.is_empty() => Err(Trouble::new("no network namespace was passed")),
+        Network::Passed {} => {
+            let namespace = passed.remove(0);
+            rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .doing(|| "entering the network namespace".into())
+        }
+        Network::Own {} => {
+            // SAFETY: this process has one thread, and no memory or descriptors are shared or unshared by this flag.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.doing(|| "making a network namespace".into())?;
+            loopback()
+        }
+    }
+}
+
 /// Switches the loopback interface on; it is the only one in the network namespace.
-pub(crate) fn loopback() -> Result<(), Trouble> {
+fn loopback() -> Result<(), Trouble> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).doing(|| "opening a socket".into())?;

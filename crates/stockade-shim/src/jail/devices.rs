@@ -2,11 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use stockade_wire::plan::{Access, Execution};
 
-use super::root::NewRoot;
+use super::root::{NewRoot, Thing};
 use super::scratch::Scratch;
 use super::{Doing, Trouble, mounts, shown};
 
@@ -16,11 +16,10 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// A fresh proc of the new pid namespace; its `sys` is read-only.
 pub(crate) fn proc(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
     let options: [(&std::ffi::CStr, &[u8]); 1] = [(c"hidepid", b"invisible")];
-    let tree = mounts::new_filesystem(c"proc", &options, &[]).doing(|| "making proc".into())?;
-    let onto = root.directory(path, 0o555)?;
-    mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| "mounting proc".into())?;
     let attributes = mounts::BASE | libc::MOUNT_ATTR_NOEXEC;
-    mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting proc".into())?;
+    let tree = mounts::new_filesystem(c"proc", &options, &[], attributes).doing(|| "making proc".into())?;
+    let (parent, name) = root.make(path, Thing::Directory, 0o555)?;
+    mounts::attach_named(tree.as_fd(), parent.as_fd(), name).doing(|| "mounting proc".into())?;
     let sys_path = [path, b"/sys"].concat();
     let sys = root.existing(&sys_path).doing(|| "opening proc/sys".into())?;
     let tree = mounts::clone_tree(sys.as_fd(), c"").doing(|| "cloning proc/sys".into())?;
@@ -41,9 +40,8 @@ pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<
             Err(Errno::NOENT) if name == "tty" => continue,
             Err(errno) => return Err(errno).doing(what),
         };
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o666)).doing(what)?;
-        mounts::attach_named(tree.as_fd(), directory.as_fd(), name).doing(what)?;
+        rustix::fs::mknodat(&directory, name, FileType::RegularFile, Mode::from_raw_mode(0o666), 0).doing(what)?;
+        mounts::attach_named(tree.as_fd(), directory.as_fd(), name.as_bytes()).doing(what)?;
         mounts::set_attributes(tree.as_fd(), nosuid_noexec, mounts::Reach::One).doing(what)?;
     }
     let links = [
@@ -57,13 +55,13 @@ pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<
         rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}/{name}", shown(path)))?;
     }
     let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"ptmxmode", b"0666"), (c"mode", b"0620")];
-    let terminals = mounts::new_filesystem(c"devpts", &options, &[c"newinstance"]).doing(|| "making devpts".into())?;
-    let onto = root.directory(&[path, b"/pts"].concat(), 0o755)?;
-    mounts::attach(terminals.as_fd(), onto.as_fd()).doing(|| "mounting devpts".into())?;
-    mounts::set_attributes(terminals.as_fd(), nosuid_noexec, mounts::Reach::One).doing(|| "restricting devpts".into())?;
+    let terminals = mounts::new_filesystem(c"devpts", &options, &[c"newinstance"], nosuid_noexec).doing(|| "making devpts".into())?;
+    for name in ["pts", "shm"] {
+        rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755)).doing(|| format!("making /dev/{name}"))?;
+    }
+    mounts::attach_named(terminals.as_fd(), directory.as_fd(), b"pts").doing(|| "mounting devpts".into())?;
     let shared = scratch.tree(b"shm", 0o1777)?;
-    let onto = root.directory(&[path, b"/shm"].concat(), 0o755)?;
-    mounts::attach(shared.as_fd(), onto.as_fd()).doing(|| "mounting shared memory".into())?;
+    mounts::attach_named(shared.as_fd(), directory.as_fd(), b"shm").doing(|| "mounting shared memory".into())?;
     let attributes = mounts::attributes(&Access::ReadWrite {}, &Execution::Denied {});
     mounts::set_attributes(shared.as_fd(), attributes, mounts::Reach::One).doing(|| "restricting shared memory".into())
 }

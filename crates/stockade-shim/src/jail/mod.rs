@@ -1,12 +1,15 @@
 //! The jail: a plan walked step by step, from inside fresh namespaces.
 //!
-//! The host cloned this process into new user, mount, pid, network, ipc, uts and cgroup namespaces and executed it at once, with
-//! ambient capabilities that mean something only in the new user namespace. [`apply`] takes the plan and turns the
+//! The host cloned this process into new user, mount, pid, ipc and uts namespaces and executed it at once, with
+//! ambient capabilities that mean something only in the new user namespace. [`begin`] and [`complete`] take the plan and turn the
 //! process into the prisoner that every later program inherits from:
 //!
 //! ```text
-//! identity ─▶ sources ─▶ scratch ─▶ root items ─▶ pivot ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
+//! identity ─▶ scratch ─▶ basis ─▶ sources ─▶ root ─▶ pivot ─▶ network ─▶ groups ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
 //! ```
+//!
+//! The plan comes in three parts, as soon as the host knows them: the basis needs nothing of the machine, the cgroups and the network
+//! namespace are made by the host while the root is built.
 //!
 //! Each step is one function, is timed, and fails alone with its own name. Nothing is retried and nothing is skipped:
 //! a step that fails ends the guest, unless a person allowed that layer to be missing (`Layer::Wanted`).
@@ -26,7 +29,8 @@ use std::time::Instant;
 
 pub(crate) use bare::confine_bare;
 use rustix::io::Errno;
-use stockade_wire::plan::{JailPlan, JailReport, Layer};
+use scratch::OuterProc;
+use stockade_wire::plan::{Basis, Item, JailPlan, JailReport, Layer, Place};
 
 /// A jail that stands.
 pub(crate) struct Jailed {
@@ -45,6 +49,13 @@ pub(crate) struct StepFailure {
     pub detail: String,
     /// The kernel's answer, 0 where it gave none.
     pub errno: i32,
+}
+
+impl StepFailure {
+    /// The host begins a jail and then says nothing, or something else.
+    pub(crate) fn without_a_plan() -> Self {
+        Self { step: "plan", detail: "the host did not say what to build".into(), errno: 0 }
+    }
 }
 
 /// What went wrong inside a step; the step's name is added by [`Steps::run`].
@@ -90,23 +101,50 @@ impl Steps {
     }
 }
 
-/// Builds the jail around this process.
-pub(crate) fn apply(plan: &JailPlan, fds: Vec<OwnedFd>) -> Result<Jailed, StepFailure> {
+/// A jail that was begun.
+pub(crate) struct Begun {
+    steps: Steps,
+    root: root::Builder,
+}
+
+/// Begins a jail around this process.
+pub(crate) fn begin(basis: &Basis) -> Result<Begun, StepFailure> {
     let mut steps = Steps { took: Vec::with_capacity(20) };
-    steps.run("identity", || confine::identity(plan.uid, plan.gid, &plan.groups))?;
+    steps.run("identity", || confine::identity(basis.uid, basis.gid, &basis.groups))?;
     // Directories get exactly the mode they are made with.
     rustix::process::umask(rustix::fs::Mode::empty());
-    steps.run("host name", || confine::hostname(&plan.hostname.0))?;
-    steps.run("loopback", confine::loopback)?;
+    steps.run("host name", || confine::hostname(&basis.hostname.0))?;
+    let outer = if basis.items.iter().any(|item| matches!(item, Item::Proc { .. })) { OuterProc::NotShown } else { OuterProc::Shown };
+    let scratch = steps.run("scratch", || scratch::Scratch::mount(basis.scratch_bytes, outer))?;
+    let root = steps.run("basis", || {
+        let mut root = root::Builder::begin(scratch)?;
+        root.build(&basis.items, mounts::Sources::open(&basis.items, Vec::new())?)?;
+        Ok(root)
+    })?;
+    Ok(Begun { steps, root })
+}
+
+/// Completes it; `place` waits for what the host makes meanwhile.
+pub(crate) fn complete(
+    begun: Begun,
+    plan: &JailPlan,
+    fds: Vec<OwnedFd>,
+    place: impl FnOnce() -> Option<(Place, Vec<OwnedFd>)>,
+) -> Result<Jailed, StepFailure> {
+    let Begun { mut steps, mut root } = begun;
     let sources = steps.run("sources", || mounts::Sources::open(&plan.items, fds))?;
-    let scratch = steps.run("scratch", || scratch::Scratch::mount(plan.scratch_bytes))?;
-    steps.run("root", || root::build(plan, &scratch, sources))?;
+    steps.run("root", || root.build(&plan.items, sources))?;
+    let scratch = steps.run("seal", || root.seal())?;
     let exports = steps.run("export", || scratch.export(&plan.export))?;
     let probe = steps.run("probe directory", || scratch.directory(b"probe", 0o755))?;
     steps.run("pivot", || root::pivot(&scratch))?;
     drop(scratch);
+    let (place, mut passed) = steps.run("wait", || place().ok_or_else(|| Trouble::new("the host did not say where to go")))?;
+    // The kernel lets go of the old root when every processor has passed a quiet moment, which comes sooner when the host is done.
     steps.run("detach", root::detach)?;
-    steps.run("limits", || confine::rlimits(&plan.rlimits))?;
+    steps.run("network", || confine::network(&place.network, &mut passed))?;
+    steps.run("groups", || confine::groups(place.joins, &mut passed))?;
+    steps.run("limits", || confine::rlimits(&place.rlimits))?;
     steps.run("no new privileges", confine::no_new_privileges)?;
     steps.run("capabilities", confine::drop_capabilities)?;
     let landlock = steps.run("landlock", || confine::landlock(&plan.landlock, required(&plan.landlock_layer)))?;

@@ -14,6 +14,7 @@ use super::{Doing, Trouble, shown};
 pub(crate) const BASE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
 /// Detached mounts, in the order in which the plan's items name them.
+#[derive(Default)]
 pub(crate) struct Sources {
     trees: std::collections::VecDeque<Option<OwnedFd>>,
 }
@@ -75,7 +76,7 @@ fn open_source(source: &Source, passed: &mut [Option<OwnedFd>]) -> Result<Option
 }
 
 /// A detached copy of the mounts at and beneath a path (the descriptor itself for an empty path).
-pub(crate) fn clone_tree(at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn clone_tree(at: BorrowedFd<'_>, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -90,8 +91,8 @@ pub(crate) fn clone_device(name: &str) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, ["/dev/", name].concat(), flags)
 }
 
-/// Attaches a detached mount to an entry of a directory that this process has just made, so that it can be no link.
-pub(crate) fn attach_named(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+/// Attaches a detached mount to an entry of a directory. A link is not followed but covered, which the kernel refuses for a directory.
+pub(crate) fn attach_named(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     rustix::mount::move_mount(tree, c"", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
@@ -101,8 +102,8 @@ pub(crate) fn attach(tree: BorrowedFd<'_>, onto: BorrowedFd<'_>) -> Result<(), E
     rustix::mount::move_mount(tree, c"", onto, c"", flags)
 }
 
-/// A new file system instance, not yet attached anywhere.
-pub(crate) fn new_filesystem(kind: &CStr, options: &[(&CStr, &[u8])], switches: &[&CStr]) -> Result<OwnedFd, Errno> {
+/// A new file system instance with attributes of a mount, not yet attached anywhere.
+pub(crate) fn new_filesystem(kind: &CStr, options: &[(&CStr, &[u8])], switches: &[&CStr], attributes: u64) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
@@ -111,7 +112,7 @@ pub(crate) fn new_filesystem(kind: &CStr, options: &[(&CStr, &[u8])], switches: 
         rustix::mount::fsconfig_set_flag(context.as_fd(), *switch)?;
     }
     rustix::mount::fsconfig_create(context.as_fd())?;
-    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(attributes as u32))
 }
 
 /// Adds attributes to a mount and, when asked, to everything mounted beneath it.

@@ -2,18 +2,20 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use stockade_wire::plan::JailReport;
 
 use super::confine::LandlockState;
-use super::{Trouble, seccomp};
+use super::{Doing, Trouble, seccomp};
 
+/// What the kernel gives at once.
+const PAGE: usize = 4096;
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
 /// Reads the state back. The probes must be refused for their layer to count as held.
 pub(crate) fn report(landlock: &LandlockState, filtered: bool, probe: &OwnedFd) -> Result<JailReport, Trouble> {
-    let status = read("/proc/self/status")?;
+    let status = String::from_utf8_lossy(&read("/proc/self/status")?).into_owned();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name).map(str::trim));
     let number = |name: &str| field(name).and_then(|v| v.parse::<u32>().ok());
     let capability = |name: &str| field(name).and_then(|v| u64::from_str_radix(v, 16).ok()).unwrap_or(u64::MAX);
@@ -22,7 +24,7 @@ pub(crate) fn report(landlock: &LandlockState, filtered: bool, probe: &OwnedFd) 
         namespaces.push((name.to_owned(), namespace(name)?));
     }
     let interfaces = read("/proc/self/net/dev")?;
-    let loopback_only = interfaces.lines().skip(2).all(|line| line.trim_start().starts_with("lo:"));
+    let loopback_only = lines(&interfaces).skip(2).filter(|line| !line.is_empty()).all(|line| line.trim_ascii_start().starts_with(b"lo:"));
     Ok(JailReport {
         steps: Vec::new(),
         namespaces,
@@ -34,20 +36,27 @@ pub(crate) fn report(landlock: &LandlockState, filtered: bool, probe: &OwnedFd) 
         landlock_restricted: landlock.restricted,
         landlock_probe: landlock.restricted && write_is_refused(probe),
         loopback_only,
-        root_detached: only_own_mounts()?,
+        root_detached: nothing_covers_the_root()?,
         uid: rustix::process::getuid().as_raw(),
     })
 }
 
-fn read(path: &str) -> Result<String, Trouble> {
-    std::fs::read_to_string(path).map_err(|e| Trouble::new(format!("reading {path}: {e}")))
+/// Reads a file of the kernel's, which gives a page at a time and does not say how many there are.
+fn read(path: &str) -> Result<Vec<u8>, Trouble> {
+    let doing = || format!("reading {path}");
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).doing(doing)?;
+    let mut bytes = Vec::with_capacity(4 * PAGE);
+    loop {
+        bytes.reserve(PAGE);
+        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)).doing(doing)? == 0 {
+            return Ok(bytes);
+        }
+    }
 }
 
+/// A namespace's number is that of its file.
 fn namespace(name: &str) -> Result<u64, Trouble> {
-    let link = std::fs::read_link(format!("/proc/self/ns/{name}")).map_err(|e| Trouble::new(format!("reading namespace {name}: {e}")))?;
-    let text = link.to_string_lossy();
-    let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit()).trim_end_matches(']');
-    digits.parse().map_err(|_| Trouble::new(format!("namespace {name} has the odd name {text}")))
+    rustix::fs::stat(format!("/proc/self/ns/{name}")).doing(|| format!("looking at the namespace {name}")).map(|stat| stat.st_ino)
 }
 
 /// The probe directory can be written as far as mounts and modes go; only Landlock says no.
@@ -63,10 +72,19 @@ fn write_is_refused(probe: &OwnedFd) -> bool {
     }
 }
 
-/// After the detach the mount table begins with our root and holds no second mount at `/`.
-fn only_own_mounts() -> Result<bool, Trouble> {
-    // Bytes, not text: the names of mount points need not be UTF-8.
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|e| Trouble::new(format!("reading /proc/self/mountinfo: {e}")))?;
-    let roots = table.split(|byte| *byte == b'\n').filter(|line| line.split(|byte| *byte == b' ').nth(4) == Some(b"/")).count();
-    Ok(roots == 1)
+/// The old root lay over the new one until it was detached. What lies over the root is seen by going up from it, which ends in the root
+/// again and then crosses whatever is mounted there.
+fn nothing_covers_the_root() -> Result<bool, Trouble> {
+    let mount = |path: &str| {
+        let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).doing(|| format!("looking at {path}"))?;
+        if !StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID) {
+            return Err(Trouble::new("the kernel does not tell mounts apart (before 5.8)"));
+        }
+        Ok(found.stx_mnt_id)
+    };
+    Ok(mount("/")? == mount("/..")?)
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|byte| *byte == b'\n')
 }

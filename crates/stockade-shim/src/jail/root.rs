@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use stockade_wire::plan::{Access, Execution, Item, JailPlan, Source};
+use stockade_wire::plan::{Access, Execution, Item, Source};
 
 use super::scratch::Scratch;
 use super::{Doing, Trouble, devices, mounts, overlay, shown};
@@ -14,21 +14,11 @@ use super::{Doing, Trouble, devices, mounts, overlay, shown};
 const ROOT: &[u8] = b"root";
 
 /// Builds the new root in a directory of the scratch file system.
-pub(crate) fn build(plan: &JailPlan, scratch: &Scratch, sources: mounts::Sources) -> Result<(), Trouble> {
-    let tree = scratch.tree(ROOT, 0o755)?;
-    let mount_point = scratch.directory(ROOT, 0o755)?;
-    mounts::attach(tree.as_fd(), mount_point.as_fd()).doing(|| "attaching the root".into())?;
-    let mut builder = Builder { root: NewRoot { top: scratch.directory(ROOT, 0o755)? }, scratch, sources, masks: Vec::new(), count: 0 };
-    for item in &plan.items {
-        builder.item(item)?;
-    }
-    // Nothing is added to the root itself from here on.
-    mounts::set_attributes(tree.as_fd(), mounts::BASE | libc::MOUNT_ATTR_RDONLY, mounts::Reach::One).doing(|| "sealing the root".into())
-}
-
-struct Builder<'a> {
+pub(crate) struct Builder {
     root: NewRoot,
-    scratch: &'a Scratch,
+    /// The root's own mount.
+    tree: OwnedFd,
+    scratch: Scratch,
     sources: mounts::Sources,
     /// Empty things to show instead of others, by kind and mode: mounted once, restricted once, copied for every mask.
     masks: Vec<(FileType, u32, OwnedFd)>,
@@ -36,10 +26,31 @@ struct Builder<'a> {
     count: u32,
 }
 
-impl Builder<'_> {
+impl Builder {
+    /// An empty root.
+    pub(crate) fn begin(scratch: Scratch) -> Result<Self, Trouble> {
+        let tree = scratch.tree(ROOT, 0o755)?;
+        mounts::attach_named(tree.as_fd(), scratch.top(), ROOT).doing(|| "attaching the root".into())?;
+        let root = NewRoot { top: scratch.existing(ROOT)? };
+        Ok(Self { root, tree, scratch, sources: mounts::Sources::default(), masks: Vec::new(), count: 0 })
+    }
+
+    /// Adds these items, in order.
+    pub(crate) fn build(&mut self, items: &[Item], sources: mounts::Sources) -> Result<(), Trouble> {
+        self.sources = sources;
+        items.iter().try_for_each(|item| self.item(item))
+    }
+
+    /// Nothing is added to the root itself from here on.
+    pub(crate) fn seal(self) -> Result<Scratch, Trouble> {
+        let attributes = mounts::BASE | libc::MOUNT_ATTR_RDONLY;
+        mounts::set_attributes(self.tree.as_fd(), attributes, mounts::Reach::One).doing(|| "sealing the root".into())?;
+        Ok(self.scratch)
+    }
+
     fn item(&mut self, item: &Item) -> Result<(), Trouble> {
         match item {
-            Item::Directory { path, mode } => self.root.directory(&path.0, *mode).map(drop),
+            Item::Directory { path, mode } => self.root.make(&path.0, Thing::Directory, *mode).map(drop),
             Item::Symlink { path, target } => self.root.symlink(&path.0, &target.0),
             Item::File { path, contents, mode } => {
                 let name = self.name("file");
@@ -53,7 +64,7 @@ impl Builder<'_> {
             Item::Overlay { lower, layer, target, access, execution } => {
                 let (lower, layer) = (self.tree(lower)?, self.tree(layer)?);
                 let name = self.name("overlay");
-                let tree = overlay::make(self.scratch, name.as_bytes(), lower.as_fd(), layer.as_fd())?;
+                let tree = overlay::make(&self.scratch, name.as_bytes(), lower.as_fd(), layer.as_fd())?;
                 self.mount(tree.as_fd(), &target.0, access, execution)
             }
             Item::Mask { path, mode } => self.mask(&path.0, *mode),
@@ -65,7 +76,7 @@ impl Builder<'_> {
             }
             Item::Seed { directory, name, contents, mode } => self.scratch.seed(&directory.0, &name.0, &contents.0, *mode).map(drop),
             Item::Proc { path } => devices::proc(&self.root, &path.0),
-            Item::Devices { path } => devices::devices(&self.root, self.scratch, &path.0),
+            Item::Devices { path } => devices::devices(&self.root, &self.scratch, &path.0),
         }
     }
 
@@ -86,8 +97,9 @@ impl Builder<'_> {
     }
 
     fn mount(&self, tree: BorrowedFd<'_>, target: &[u8], access: &Access, execution: &Execution) -> Result<(), Trouble> {
-        let onto = self.root.mount_point(target, tree)?;
-        mounts::attach(tree, onto.as_fd()).doing(|| format!("mounting {}", shown(target)))?;
+        let thing = if is_directory(tree)? { Thing::Directory } else { Thing::File };
+        let (parent, name) = self.root.make(target, thing, thing.mode())?;
+        mounts::attach_named(tree, parent.as_fd(), name).doing(|| format!("mounting {}", shown(target)))?;
         mounts::set_attributes(tree, mounts::attributes(access, execution), mounts::Reach::Tree)
             .doing(|| format!("restricting {}", shown(target)))
     }
@@ -128,6 +140,38 @@ impl Builder<'_> {
     }
 }
 
+/// What a mount stands on.
+#[derive(Clone, Copy)]
+pub(crate) enum Thing {
+    Directory,
+    File,
+}
+
+impl Thing {
+    /// The mode of one that is only there to be covered.
+    fn mode(self) -> u32 {
+        match self {
+            Self::Directory => 0o755,
+            Self::File => 0o444,
+        }
+    }
+}
+
+/// A directory of the new root: its top, or one beneath.
+pub(crate) enum Parent<'a> {
+    Top(BorrowedFd<'a>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Top(top) => *top,
+            Self::Opened(opened) => opened.as_fd(),
+        }
+    }
+}
+
 /// The root under construction; every path is resolved beneath it.
 pub(crate) struct NewRoot {
     top: OwnedFd,
@@ -141,13 +185,23 @@ impl NewRoot {
             Err(Errno::NOENT) => {}
             found => return found.doing(what),
         }
-        let (parent, name) = self.parent(path)?;
-        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno).doing(what),
-        }
+        let (parent, name) = self.make(path, Thing::Directory, mode)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&parent, name, flags, Mode::empty()).doing(what)
+    }
+
+    /// Makes a directory or an empty file where nothing is yet, and returns its parent and its name in there.
+    pub(crate) fn make<'p>(&self, path: &'p [u8], thing: Thing, mode: u32) -> Result<(Parent<'_>, &'p [u8]), Trouble> {
+        let (parent, name) = self.parent(path)?;
+        let mode = Mode::from_raw_mode(mode);
+        let made = match thing {
+            Thing::Directory => rustix::fs::mkdirat(&parent, name, mode),
+            Thing::File => rustix::fs::mknodat(&parent, name, FileType::RegularFile, mode, 0),
+        };
+        match made {
+            Ok(()) | Err(Errno::EXIST) => Ok((parent, name)),
+            Err(errno) => Err(errno).doing(|| format!("making {}", shown(path))),
+        }
     }
 
     /// Opens a path that is there, following no link.
@@ -165,35 +219,17 @@ impl NewRoot {
     }
 
     /// Opens the parent directory of a path and returns the last name with it.
-    pub(crate) fn parent<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Trouble> {
+    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Parent<'_>, &'p [u8]), Trouble> {
         let cut = path.iter().rposition(|b| *b == b'/').ok_or_else(|| Trouble::new(format!("{} is not absolute", shown(path))))?;
         let (parent, name) = path.split_at_checked(cut).unwrap_or((b"", path));
         let name = name.get(1..).filter(|n| !n.is_empty()).ok_or_else(|| Trouble::new(format!("{} has no name", shown(path))))?;
-        let parent = if parent.is_empty() { b"/" } else { parent };
-        Ok((self.directory(parent, 0o755)?, name))
+        let parent = if parent.is_empty() { Parent::Top(self.top.as_fd()) } else { Parent::Opened(self.directory(parent, 0o755)?) };
+        Ok((parent, name))
     }
 
     fn symlink(&self, path: &[u8], target: &[u8]) -> Result<(), Trouble> {
         let (parent, name) = self.parent(path)?;
         rustix::fs::symlinkat(target, &parent, name).doing(|| format!("linking {}", shown(path)))
-    }
-
-    /// A place to mount `tree` on: a directory or an empty file, made where it is missing.
-    fn mount_point(&self, target: &[u8], tree: BorrowedFd<'_>) -> Result<OwnedFd, Trouble> {
-        if is_directory(tree)? {
-            return self.directory(target, 0o755);
-        }
-        match self.existing(target) {
-            Ok(fd) => Ok(fd),
-            Err(Errno::NOENT) => {
-                let (parent, name) = self.parent(target)?;
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let what = || format!("making the mount point {}", shown(target));
-                rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o444)).doing(what)?;
-                self.existing(target).doing(what)
-            }
-            Err(errno) => Err(errno).doing(|| format!("opening {}", shown(target))),
-        }
     }
 }
 

@@ -12,6 +12,8 @@ mod sandbox;
 mod shipped;
 mod values;
 
+use std::ffi::OsString;
+
 use clap::{Parser, Subcommand};
 
 pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
@@ -72,6 +74,35 @@ pub(crate) enum Verb {
     /// Print the reference of all commands and flags as Markdown
     #[command(hide = true)]
     DocsReference,
+}
+
+impl Cli {
+    /// Reads a command line. Building the tree of all verbs and flags takes longer than reading any line, so where the line begins with
+    /// the verb that is to be quick, only that one's is built. What does not parse there is judged again by the whole tree.
+    pub(crate) fn read(argv: &[OsString]) -> Result<Self, clap::Error> {
+        if argv.get(1).is_some_and(|verb| verb == "run")
+            && let Ok(line) = RunLine::try_parse_from(argv)
+        {
+            let RunVerb::Run(args) = line.verb;
+            return Ok(Self { output: line.output, verb: Verb::Run(args) });
+        }
+        Self::try_parse_from(argv)
+    }
+}
+
+/// A command line of `run` alone.
+#[derive(Debug, Parser)]
+#[command(name = "stockade", subcommand_required = true, disable_help_subcommand = true)]
+struct RunLine {
+    #[command(flatten)]
+    output: OutputFlags,
+    #[command(subcommand)]
+    verb: RunVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunVerb {
+    Run(Box<RunArgs>),
 }
 
 const EXAMPLES: &str = "\

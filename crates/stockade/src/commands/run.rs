@@ -46,17 +46,20 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
     };
     let run = |streams: Streams<'_>| once::run(&job, streams, Some(&signals)).map_err(|e| explain(&e));
     let (done, remains) = in_streams(&assembled.spec, context, run)?;
-    let code = finish(&done, &assembled, context);
-    clear_up(remains, &assembled);
-    code
+    let code = finish(&done, &assembled, context).unwrap_or_else(|failure| {
+        context.printer.failure(&failure);
+        failure.kind.code()
+    });
+    end(code, remains, assembled)
 }
 
-/// Takes down what is left while the caller already has the result. What fails here is found and told by the next sweep.
-fn clear_up(remains: Remains, assembled: &Assembled) {
-    background::in_background(|| {
+/// Ends here and now, so that the caller has the result, and takes down what is left meanwhile. What fails is found and told by
+/// the next sweep.
+fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
+    background::end_while(code, move || {
         let _ = remains.clear();
         let _ = sweep::sweep(&assembled.state, &assembled.runtime, KEEP, sweep::Extent::Directories);
-    });
+    })
 }
 
 /// The program and its arguments; a script runs under `bash`.
@@ -108,7 +111,7 @@ pub(crate) fn refuse_directories(streams: &[BorrowedFd<'_>]) -> Result<(), Failu
 }
 
 /// Says what is to be said and gives the exit code.
-fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitCode, Failure> {
+fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<u8, Failure> {
     if let Ending::NotStarted { missing, message } = &done.outcome.ending {
         return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
     }
@@ -142,7 +145,7 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<ExitC
         let id = &done.id;
         context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(left)));
     }
-    Ok(ExitCode::from(code(&done.outcome.ending)))
+    Ok(code(&done.outcome.ending))
 }
 
 fn files(count: usize) -> String {

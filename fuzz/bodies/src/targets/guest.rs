@@ -123,7 +123,9 @@ fn harmless(bytes: &[u8]) -> Vec<u8> {
     match codec::from_bytes(bytes) {
         Ok(
             Request::Hello { .. }
+            | Request::Begin { .. }
             | Request::Jail { .. }
+            | Request::Enter { .. }
             | Request::Data { .. }
             | Request::Eof { .. }
             | Request::Ping {}

@@ -6,7 +6,9 @@
 use stockade_wire::codec::{self, Bytes, Wire};
 use stockade_wire::frame::{self, FrameBuffer};
 use stockade_wire::message::{Change, Entry, ErrorKind, Exec, Exit, FileKind, FileStat, Reply, Request, Stdio, Stream};
-use stockade_wire::plan::{Access, BarePlan, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Resource, Source};
+use stockade_wire::plan::{
+    Access, BarePlan, Basis, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Network, Place, Resource, Source,
+};
 
 /// Reads the input as a message of the kind that its first byte names, or as a stream of frames.
 pub fn body(data: &[u8]) {
@@ -91,7 +93,9 @@ pub fn requests() -> Vec<Request> {
     };
     vec![
         Request::Hello { version: stockade_wire::VERSION, token: [7; 32] },
+        Request::Begin { basis: basis() },
         Request::Jail { plan: plan() },
+        Request::Enter { place: Place { network: Network::Passed {}, joins: 2, rlimits: vec![(Resource::Processes {}, 512)] } },
         Request::Run { exec: exec.clone() },
         Request::Run { exec: Exec { stdio: Stdio::Pty { rows: 24, cols: 80 }, ..exec } },
         Request::Data { stream: Stream::Input {}, bytes: "input".into() },
@@ -148,16 +152,16 @@ pub fn replies() -> Vec<Reply> {
     ]
 }
 
+fn basis() -> Basis {
+    let items = vec![Item::Proc { path: "/proc".into() }, Item::Devices { path: "/dev".into() }];
+    Basis { hostname: "sandbox".into(), uid: 1000, gid: 1000, groups: Groups::Dropped {}, scratch_bytes: 1 << 30, items }
+}
+
 fn plan() -> JailPlan {
     let (access, execution) = (Access::ReadOnly {}, Execution::Denied {});
     let host = Source::Host { path: "/usr".into(), dev: 1, ino: 2 };
     let scratch = || Source::Scratch { name: "layer".into(), mode: 0o700 };
     JailPlan {
-        hostname: "sandbox".into(),
-        uid: 1000,
-        gid: 1000,
-        groups: Groups::Dropped {},
-        scratch_bytes: 1 << 30,
         items: vec![
             Item::Directory { path: "/a".into(), mode: 0o755 },
             Item::Symlink { path: "/bin".into(), target: "usr/bin".into() },
@@ -177,7 +181,6 @@ fn plan() -> JailPlan {
             },
         ],
         export: vec!["layer".into()],
-        rlimits: vec![(Resource::OpenFiles {}, 1024), (Resource::CoreSize {}, 0)],
         landlock: Landlock { writable: vec!["/w".into()], executable: Some(vec!["/usr/bin/true".into()]) },
         landlock_layer: Layer::Required {},
         seccomp_layer: Layer::Wanted {},

@@ -97,7 +97,7 @@ fn own_namespace(name: &str) -> Option<u64> {
 pub(super) fn explain_step(step: &str, detail: &str, errno: i32) -> BackendError {
     let failed = match step {
         "landlock" if detail.starts_with("this kernel has no Landlock") => None,
-        "root" if detail.starts_with("making proc") => Some(Failed::Proc),
+        "basis" if detail.starts_with("making proc") => Some(Failed::Proc),
         _ => Some(Failed::Inside),
     };
     let obstacle = match failed {

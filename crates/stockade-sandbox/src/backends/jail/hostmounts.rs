@@ -13,10 +13,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
-use stockade_sys::idmap::{self, Swap};
+use stockade_sys::idmap::{self, Swap, UserNamespace};
 use stockade_wire::plan::Source;
 
 use super::plan::{Ownership, PlanError};
+
+/// The most mounts that can be passed: as many descriptors as one message takes, less some for the cgroups that are joined.
+const MOST: usize = crate::connection::MAX_FDS - 8;
 
 /// Opens directories of the host for one jail.
 pub(super) struct HostMounts {
@@ -24,7 +27,7 @@ pub(super) struct HostMounts {
     foreign: Option<(u32, u32)>,
     /// Directories of ours: where ids cannot be mapped, they are given to the sandbox's user instead.
     own: PathBuf,
-    namespaces: HashMap<(u32, u32), OwnedFd>,
+    namespaces: HashMap<(u32, u32), UserNamespace>,
     /// What was mapped to see whether it can be: closing a mount that is nowhere attached waits for RCU.
     tried: HashMap<PathBuf, OwnedFd>,
     passed: Vec<OwnedFd>,
@@ -33,6 +36,12 @@ pub(super) struct HostMounts {
 impl HostMounts {
     pub(super) fn new(foreign: Option<(u32, u32)>, own: &Path) -> Self {
         Self { foreign, own: own.to_owned(), namespaces: HashMap::new(), tried: HashMap::new(), passed: Vec::new() }
+    }
+
+    /// Closes our copies of mounts that now stand inside, which costs nothing while they are mounted there. What is given back only
+    /// needs to go at some time.
+    pub(super) fn into_namespaces(self) -> Vec<UserNamespace> {
+        self.namespaces.into_values().collect()
     }
 
     /// Mounts to send with the plan.
@@ -70,7 +79,7 @@ impl HostMounts {
             (Err(_), Ownership::Read | Ownership::System) => clone_tree(path).map_err(|e| failed(e.to_string()))?,
             (Err(errno), Ownership::Write) => return Err(failed(format!("its owner cannot be mapped on this file system: {errno}"))),
         };
-        let index = u8::try_from(self.passed.len()).ok().filter(|i| usize::from(*i) < crate::connection::MAX_FDS);
+        let index = u8::try_from(self.passed.len()).ok().filter(|i| usize::from(*i) < MOST);
         let index = index.ok_or_else(|| failed("too many mounts".into()))?;
         self.passed.push(tree);
         Ok(Source::Passed { index })

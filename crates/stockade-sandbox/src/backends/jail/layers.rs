@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_core::demand::{Demand, Level};
 use stockade_core::limits::Origin;
-use stockade_core::spec::MountMode;
+use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_sys::guest::Identity;
 
 use super::plan::LayerPlace;
@@ -28,7 +28,6 @@ pub(super) struct Layers {
     pub(super) workspace_source: PathBuf,
     pub(super) mounts: Vec<LayerPlace>,
     pub(super) guarded: Vec<Entry>,
-    pub(super) scratch_bytes: u64,
     pub(super) disk_level: (Level, String),
     upper: Option<PathBuf>,
     pub(super) notes: Vec<String>,
@@ -40,7 +39,7 @@ impl Layers {
         let workspace = spec.workspace.path.as_path();
         let memory = memory_total();
         let disk = spec.limits.disk;
-        let scratch_bytes = disk.map_or(u64::MAX, |l| l.value).min(memory / SCRATCH_PART);
+        let scratch_bytes = scratch_bytes(spec);
         let in_memory = match disk {
             // Somebody asked for a limit: only a file system of that size holds it for certain.
             Some(limit) if limit.origin == Origin::Asked => Some("a file system of that size in memory"),
@@ -111,7 +110,7 @@ impl Layers {
             LayerPlace::Host(directory) => Some(directory.join("upper")),
             LayerPlace::Scratch(_) => None,
         };
-        Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, scratch_bytes, disk_level, upper, notes })
+        Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, disk_level, upper, notes })
     }
 
     pub(super) fn disk_watch(&self, limit: Option<u64>) -> Result<Option<DiskWatch>, BackendError> {
@@ -119,6 +118,11 @@ impl Layers {
         let upper = fs::File::open(upper).map_err(|e| step("opening the overlay's layer", e.to_string()))?.into();
         Ok(Some(DiskWatch::new(upper, limit)))
     }
+}
+
+/// Size of the scratch file system.
+pub(super) fn scratch_bytes(spec: &SandboxSpec) -> u64 {
+    spec.limits.disk.map_or(u64::MAX, |l| l.value).min(memory_total() / SCRATCH_PART)
 }
 
 /// Makes `upper` and `work`, with an upper directory that has the mode people expect of a workspace.

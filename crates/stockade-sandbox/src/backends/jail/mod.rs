@@ -25,13 +25,14 @@ use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::limits::Origin;
 use stockade_core::spec::{BackendKind, MountMode, SandboxSpec};
 use stockade_sys::guest::{Identity, Namespaces};
+use stockade_sys::idmap::UserNamespace;
 use stockade_wire::message::{Reply, Request};
-use stockade_wire::plan::{Groups, JailPlan, JailReport};
+use stockade_wire::plan::{Groups, JailPlan, JailReport, Network, Place};
 
 use super::{Backend, BackendError, Running, Start};
 use crate::connection::{Connection, ConnectionError, Passing};
 use crate::drive::Watch;
-use crate::guest::{self, Greeted, Surroundings};
+use crate::guest::{self, Surroundings};
 use crate::limits::{self, Cgroup, Frozen, Layout};
 use crate::surroundings::facts::Facts;
 use hostmounts::HostMounts;
@@ -80,6 +81,8 @@ struct StandingJail {
     report: JailReport,
     exports: Vec<(String, OwnedFd)>,
     notes: Vec<String>,
+    /// What mapped ids during the start; each is held by a process, whose end nobody needs to wait for.
+    namespaces: Vec<UserNamespace>,
 }
 
 fn step(step: &str, detail: String) -> BackendError {
@@ -93,27 +96,33 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     limits::check(&spec.limits)?;
     let starter = Starter::current();
     let identity = starter.identity()?;
-    let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
-    let cgroup = Cgroup::create(&format!("stockade-{}", start.id), &spec.limits, &layout)?;
-    enforcement::refuse_limits(cgroup.holds(), spec)?;
-    clock.mark("host: cgroup");
+    let name = format!("stockade-{}", start.id);
+    // Where there is only version 2, the guest is cloned into its group; elsewhere it joins when it is there, and groups are made
+    // while it starts.
+    let mut groups = None;
+    if Layout::is_unified() {
+        let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
+        groups = Some((Cgroup::begin(&name, &spec.limits, &layout)?, layout));
+    }
+    clock.mark("host: groups");
 
-    let join = cgroup.join_files()?;
     let surroundings = Surroundings {
         namespaces: Namespaces::All,
         identity,
-        join: &join,
-        cgroup: cgroup.v2_directory().map(AsFd::as_fd),
+        join: &[],
+        cgroup: groups.as_ref().and_then(|(cgroup, _)| cgroup.v2_directory()).map(AsFd::as_fd),
         programs: start.programs,
     };
     let (guest, greeted) = guest::spawn(&surroundings, Passing::Possible)?;
-    drop(join);
-    let mut wall = Wall::around(guest, cgroup);
+    let mut wall = Wall::around(guest);
+    let groups_of_starter = if starter == Starter::Root { Groups::Dropped {} } else { Groups::Kept {} };
+    let basis = plan::basis(identity.inside, groups_of_starter, layers::scratch_bytes(spec), proc_place(spec));
+    greeted.follow_with(&Request::Begin { basis });
     clock.mark("host: clone");
 
     let mut mounts = HostMounts::new((starter == Starter::Root).then_some(identity.outside), start.directory);
     let planned = Layers::prepare(start, &mut mounts, identity)
-        .and_then(|layers| plan_of(start, starter, identity, &layers, &mut mounts, &wall.cgroup, &mut clock).map(|plan| (layers, plan)));
+        .and_then(|layers| plan_of(start, starter, identity, &layers, &mut mounts, &mut clock).map(|plan| (layers, plan)));
     let (layers, plan) = match planned {
         Ok(planned) => planned,
         // Where the guest could not even start, that is why nothing can be mounted here either, and the better thing to tell.
@@ -121,9 +130,17 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     };
     clock.mark("host: plan");
 
-    let (mut connection, mut report, exports) = apply(plan, &mounts, greeted, &wall, &mut clock)?;
-    // Our copies of mounts that now stand inside; closing them costs nothing while they are mounted there.
-    drop(mounts);
+    let names: Vec<String> = plan.export.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).collect();
+    let mut connection = greeted.welcome(&wall.guest)?;
+    clock.mark("host: greeting");
+    // If it is gone already, its answer says why.
+    let _ = connection.send(0, &Request::Jail { plan }, &mounts.passed());
+    let (place, passed) = place_of(start, groups, &name, &mut wall, &mut clock)?;
+    let _ = connection.send(0, &Request::Enter { place }, &passed.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+    clock.mark("host: network");
+    let (mut report, exports) = stands(&mut connection, names, &wall)?;
+    clock.mark("host: jail");
+    let namespaces = mounts.into_namespaces();
     if passing == Passing::Impossible {
         connection = connection.without_passing();
     }
@@ -147,7 +164,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     wall.disk = layers.disk_watch(spec.limits.disk.map(|l| l.value))?;
     clock.mark("host: report");
     report.steps.append(&mut clock.steps);
-    let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes };
+    let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes, namespaces };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
 }
@@ -159,7 +176,6 @@ fn plan_of(
     identity: Identity,
     layers: &Layers,
     mounts: &mut HostMounts,
-    cgroup: &Cgroup,
     clock: &mut Clock,
 ) -> Result<JailPlan, BackendError> {
     let spec = start.spec;
@@ -180,43 +196,56 @@ fn plan_of(
         files: &files,
         spec,
         view: &view,
-        ids: identity.inside,
-        groups: if starter == Starter::Root { Groups::Dropped {} } else { Groups::Kept {} },
         workspace_source: &layers.workspace_source,
         layer: layers.workspace.clone(),
         mount_layers: &layers.mounts,
         guarded: &layers.guarded,
         executables: executables.as_deref(),
-        processes: process_rlimit(cgroup, spec),
-        scratch_bytes: layers.scratch_bytes,
         hidden: start.hidden,
         proc: proc_place(spec),
     };
     Ok(plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?)
 }
 
-/// What comes back when a plan stands: the stream, the report, and directories by their names in the plan.
-type Applied = (Connection, JailReport, Vec<(String, OwnedFd)>);
+/// Makes what the guest goes into when its root stands: the rest of its groups, and its network namespace. The guest builds its root
+/// meanwhile.
+fn place_of(
+    start: &Start<'_>,
+    groups: Option<(Cgroup, Layout)>,
+    name: &str,
+    wall: &mut Wall,
+    clock: &mut Clock,
+) -> Result<(Place, Vec<OwnedFd>), BackendError> {
+    let spec = start.spec;
+    let joins = if let Some((cgroup, layout)) = groups {
+        wall.cgroup = cgroup;
+        wall.cgroup.complete(&spec.limits, &layout)?;
+        wall.cgroup.join_files()?
+    } else {
+        wall.cgroup = Cgroup::create(name, &spec.limits, &Layout::discover().unwrap_or_else(|_| Layout::none()))?;
+        wall.cgroup.late_join_files()?
+    };
+    enforcement::refuse_limits(wall.cgroup.holds(), spec)?;
+    clock.mark("host: limits");
+    let made = wall.guest.user_namespace.as_ref().and_then(|user| stockade_sys::network::make(user.as_fd()).ok());
+    let network = if made.is_some() { Network::Passed {} } else { Network::Own {} };
+    let rlimits = plan::rlimits(spec, process_rlimit(&wall.cgroup, spec));
+    Ok((Place { network, joins: joins.len() as u32, rlimits }, made.into_iter().chain(joins).collect()))
+}
 
-/// Sends the plan, waits for the report, and takes the directories that come with it.
-fn apply(plan: JailPlan, mounts: &HostMounts, greeted: Greeted, wall: &Wall, clock: &mut Clock) -> Result<Applied, BackendError> {
-    let lost = |e| guest::lost(&wall.guest, e);
-    let mut connection = greeted.welcome(&wall.guest)?;
-    clock.mark("host: greeting");
-    let names: Vec<String> = plan.export.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).collect();
-    connection.send(0, &Request::Jail { plan }, &mounts.passed()).map_err(lost)?;
-    let report = match connection.receive(guest::PATIENCE_SECONDS).map_err(lost)? {
+/// Waits for the report, and takes the directories that come with it, by their names in the plan.
+fn stands(connection: &mut Connection, names: Vec<String>, wall: &Wall) -> Result<(JailReport, Vec<(String, OwnedFd)>), BackendError> {
+    let report = match connection.receive(guest::PATIENCE_SECONDS).map_err(|e| guest::lost(&wall.guest, e))? {
         (0, Reply::Jailed { report }) => report,
         (0, Reply::JailFailed { step, detail, errno }) => return Err(enforcement::explain_step(&step, &detail, errno)),
         _ => return Err(ConnectionError::OutOfTurn("something else than a report").into()),
     };
-    clock.mark("host: jail");
     let descriptors = connection.take_descriptors();
     if descriptors.len() != names.len() {
         let detail = format!("the guest handed over {} directories instead of {}", descriptors.len(), names.len());
         return Err(step("jail: export", detail));
     }
-    Ok((connection, report, names.into_iter().zip(descriptors).collect()))
+    Ok((report, names.into_iter().zip(descriptors).collect()))
 }
 
 /// The limit of processes that the kernel holds per user namespace. Where a cgroup counts them this is only a second line behind it,
@@ -307,6 +336,10 @@ impl Running for StandingJail {
 
     fn process(&self) -> &OwnedFd {
         &self.wall.guest.pidfd
+    }
+
+    fn settle(&mut self) {
+        self.namespaces.clear();
     }
 
     fn silence(&mut self) {

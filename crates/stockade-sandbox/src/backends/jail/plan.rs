@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use stockade_core::demand::Demand;
 use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_wire::codec::Bytes;
-use stockade_wire::plan::{Access, Execution, Groups, Item, JailPlan, Landlock, Layer, Resource, Source};
+use stockade_wire::plan::{Access, Basis, Execution, Groups, Item, JailPlan, Landlock, Layer, Resource, Source};
 
 use super::view::{SystemEntry, View};
 use crate::guard::Entry;
@@ -66,10 +66,6 @@ pub struct Inputs<'a> {
     pub spec: &'a SandboxSpec,
     /// What the machine has.
     pub view: &'a View,
-    /// User and group inside.
-    pub ids: (u32, u32),
-    /// What becomes of the caller's supplementary groups.
-    pub groups: Groups,
     /// Where the lower side of the workspace really is (a copy, where ids cannot be mapped).
     pub workspace_source: &'a Path,
     /// Where the workspace's overlay keeps its writes.
@@ -82,10 +78,6 @@ pub struct Inputs<'a> {
     pub files: &'a BTreeSet<PathBuf>,
     /// Files that may be executed, when there is a list.
     pub executables: Option<&'a [PathBuf]>,
-    /// Processes that the user inside may have, the guest included.
-    pub processes: u64,
-    /// Size of the scratch file system.
-    pub scratch_bytes: u64,
     /// Directories that must not be seen though they lie beneath something that is shown (our own state).
     pub hidden: &'a [PathBuf],
     /// Where `/proc` comes from.
@@ -128,14 +120,8 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     let spec = inputs.spec;
     let layer = |demand| if spec.allow_degraded.contains(&demand) { Layer::Wanted {} } else { Layer::Required {} };
     Ok(JailPlan {
-        hostname: "stockade".into(),
-        uid: inputs.ids.0,
-        gid: inputs.ids.1,
-        groups: inputs.groups.clone(),
-        scratch_bytes: inputs.scratch_bytes,
         items,
         export: exports,
-        rlimits: rlimits(spec, inputs.processes),
         landlock: Landlock { writable, executable: inputs.executables.map(|list| list.iter().map(|p| bytes(p)).collect()) },
         landlock_layer: layer(Demand::Files),
         seccomp_layer: layer(Demand::Syscalls),
@@ -148,7 +134,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
 /// it is too small for a file as well.
 const CORE_BYTES: u64 = 1;
 
-/// Limits per process.
+/// Limits per process. `processes` are those that the user inside may have, the guest included.
 pub(super) fn rlimits(spec: &SandboxSpec, processes: u64) -> Vec<(Resource, u64)> {
     let mut limits = vec![(Resource::CoreSize {}, CORE_BYTES)];
     if let Some(files) = spec.limits.open_files {
@@ -434,21 +420,30 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
+    /// The basis has the rest.
     fn kernel(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
-        match self.inputs.proc {
-            ProcPlace::Fresh => self.items.push(Item::Proc { path: "/proc".into() }),
-            ProcPlace::Outer => {
-                let (source, target) = (open(Path::new("/proc"), Ownership::System)?, "/proc".into());
-                self.items.push(Item::Bind { source, target, access: Access::ReadOnly {}, execution: Execution::Denied {} });
-            }
+        if self.inputs.proc == ProcPlace::Outer {
+            let (source, target) = (open(Path::new("/proc"), Ownership::System)?, "/proc".into());
+            self.items.push(Item::Bind { source, target, access: Access::ReadOnly {}, execution: Execution::Denied {} });
+            self.items.extend(proc_masks());
         }
-        for path in PROC_MASKS {
-            self.items.push(Item::Mask { path: path.into(), mode: 0 });
-        }
-        self.items.push(Item::Devices { path: "/dev".into() });
         self.writable.push("/dev/shm".into());
         Ok(())
     }
+}
+
+/// What a jail begins with.
+pub fn basis(ids: (u32, u32), groups: Groups, scratch_bytes: u64, proc: ProcPlace) -> Basis {
+    let mut items = vec![Item::Devices { path: "/dev".into() }];
+    if proc == ProcPlace::Fresh {
+        items.push(Item::Proc { path: "/proc".into() });
+        items.extend(proc_masks());
+    }
+    Basis { hostname: "stockade".into(), uid: ids.0, gid: ids.1, groups, scratch_bytes, items }
+}
+
+fn proc_masks() -> impl Iterator<Item = Item> {
+    PROC_MASKS.iter().map(|path| Item::Mask { path: (*path).into(), mode: 0 })
 }
 
 fn bytes(path: &Path) -> Bytes {
@@ -513,16 +508,12 @@ mod tests {
         let inputs = Inputs {
             spec,
             view: &view,
-            ids: (1000, 1000),
-            groups: Groups::Dropped {},
             workspace_source: spec.workspace.path.as_path(),
             layer: LayerPlace::Host("/state/x/layer".into()),
             mount_layers: &[],
             guarded,
             files: &files,
             executables,
-            processes: 101,
-            scratch_bytes: 1 << 20,
             hidden: &["/home/a/.local/state/stockade".into()],
             proc: ProcPlace::Fresh,
         };
@@ -541,9 +532,13 @@ mod tests {
                 Item::Overlay { target, .. } => Some(format!("overlay {}", text(target))),
                 Item::Mask { path, .. } if !path.0.starts_with(b"/proc") => Some(format!("mask {}", text(path))),
                 Item::Redirect { path, .. } => Some(format!("redirect {}", text(path))),
-                Item::Proc { path } => Some(format!("proc {}", text(path))),
-                Item::Devices { path } => Some(format!("devices {}", text(path))),
-                Item::Directory { .. } | Item::Symlink { .. } | Item::File { .. } | Item::Mask { .. } | Item::Seed { .. } => None,
+                Item::Directory { .. }
+                | Item::Symlink { .. }
+                | Item::File { .. }
+                | Item::Mask { .. }
+                | Item::Seed { .. }
+                | Item::Proc { .. }
+                | Item::Devices { .. } => None,
             })
             .collect()
     }
@@ -564,13 +559,11 @@ mod tests {
                 "overlay /home/a/.cargo/registry",
                 "mask /etc/shadow",
                 "mask /home/a/.local/state/stockade",
-                "proc /proc",
-                "devices /dev",
             ]
         );
         let writable: Vec<String> = plan.landlock.writable.iter().map(|b| String::from_utf8_lossy(&b.0).into_owned()).collect();
         assert_eq!(writable, ["/tmp", "/home/a", "/var/tmp", "/home/a/work", "/home/a/.cargo/registry", "/dev/shm"]);
-        assert_eq!(plan.rlimits, [(Resource::CoreSize {}, 1), (Resource::Processes {}, 101)]);
+        assert_eq!(rlimits(&spec(MountMode::Overlay), 101), [(Resource::CoreSize {}, 1), (Resource::Processes {}, 101)]);
         assert_eq!((plan.landlock_layer, plan.seccomp_layer, plan.landlock.executable), (Layer::Required {}, Layer::Required {}, None));
     }
 

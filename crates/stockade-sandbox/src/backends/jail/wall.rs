@@ -71,8 +71,18 @@ impl Wall {
     }
 
     /// Around a guest that was just started: nothing is watched yet, but it ends with this value.
-    pub(super) fn around(guest: Guest, cgroup: Cgroup) -> Self {
-        Self { guest, cgroup, memory: None, disk: None, scratch: None, full_is_limit: false, pids: false, tasks: None, hit: None }
+    pub(super) fn around(guest: Guest) -> Self {
+        Self {
+            guest,
+            cgroup: Cgroup::default(),
+            memory: None,
+            disk: None,
+            scratch: None,
+            full_is_limit: false,
+            pids: false,
+            tasks: None,
+            hit: None,
+        }
     }
 
     fn look(&mut self) -> Option<Demand> {
