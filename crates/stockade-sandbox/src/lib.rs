@@ -1,7 +1,7 @@
 //! Sandboxes: one interface, many walls.
 //!
 //! [`sandbox::Sandbox`] is the handle. A [`backends::Backend`] starts the guest program behind its wall and hands back a stream; [`drive`] runs a program over that stream,
-//! [`files`] moves files, [`once`] does all of it for one command, [`hold`] keeps a created sandbox alive for others. [`workspace`] is what
+//! [`files`] moves files, [`template`] keeps fresh sandboxes ready, [`once`] does all of it for one command, [`hold`] keeps a created sandbox alive for others. [`workspace`] is what
 //! happens to the person's files, [`limits`] what the kernel counts, [`state`] what is on disk.
 //!
 //! Threat assumption: everything inside is hostile from its first instruction, the stream included. Nothing here decides policy or
@@ -43,6 +43,8 @@ pub mod state;
 pub mod surroundings;
 #[cfg(wall)]
 pub mod sweep;
+#[cfg(wall)]
+pub mod template;
 #[cfg(wall)]
 pub mod trial;
 #[cfg(wall)]

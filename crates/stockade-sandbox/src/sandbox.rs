@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use stockade_core::demand::{Demand, Enforcement, Level};
 use stockade_core::path::SafePath;
-use stockade_core::spec::SandboxSpec;
+use stockade_core::spec::{BackendKind, SandboxSpec};
 use stockade_sys::signals::Signals;
 use stockade_wire::message::{Entry, Exec, FileStat, Stdio};
 
@@ -50,8 +50,12 @@ fn judge_without_a_wall(enforcement: &Enforcement, spec: &SandboxSpec) -> Result
 impl Sandbox {
     /// Starts a sandbox; refuses when a demand is held worse than it must be.
     pub fn start(backend: &dyn Backend, start: &Start<'_>) -> Result<Self, BackendError> {
-        let running = backend.start(start)?;
-        if backend.kind() == local::KIND {
+        Self::around(backend.start(start)?, backend.kind(), start)
+    }
+
+    /// A handle of what a wall started, judged once more.
+    pub(crate) fn around(running: Box<dyn Running>, kind: BackendKind, start: &Start<'_>) -> Result<Self, BackendError> {
+        if kind == local::KIND {
             judge_without_a_wall(running.enforcement(), start.spec)?;
         } else {
             judge(running.enforcement(), start.spec)?;
@@ -182,6 +186,12 @@ impl Sandbox {
     /// Ends it and removes what the wall made.
     pub fn destroy(self) {
         self.running.destroy();
+    }
+
+    /// Kills the guest, and so everything inside, without waiting for the end of it.
+    pub(crate) fn kill(&self) {
+        // Fails only where it is gone already.
+        let _ = rustix::process::pidfd_send_signal(self.running.process(), rustix::process::Signal::KILL);
     }
 
     fn files(&mut self) -> Files<'_> {

@@ -1,6 +1,9 @@
 //! The sandbox interface, on every wall of this version, with descriptors passed and over the plain stream.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "all/template.rs"]
+mod template;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{Read, Write};

@@ -47,7 +47,13 @@ impl Server {
                 self.context.reply(id, &Reply::Done {});
                 return Err(End::Asked);
             }
-            Request::Hello { .. } | Request::Begin { .. } | Request::Jail { .. } | Request::Enter { .. } | Request::Confine { .. } => {
+            Request::Hello { .. }
+            | Request::Begin { .. }
+            | Request::Jail { .. }
+            | Request::Enter { .. }
+            | Request::Confine { .. }
+            | Request::Mould { .. }
+            | Request::Clone {} => {
                 self.context.fail(id, Failure::invalid("this request is only possible at the start"));
             }
             Request::Run { exec } => self.run(id, &exec),

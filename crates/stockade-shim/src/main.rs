@@ -8,6 +8,8 @@
 //!
 //! ```text
 //! Hello ─▶ Welcome ─▶ [ Jail or Confine ─▶ Jailed ] ─▶ serve until the stream ends
+//!                   └▶ Mould ─▶ Moulded ─▶ Clone ─▶ Cloned ─▶ Clone ─▶ …
+//!                                            └▶ a clone: Begin ─▶ Jail ─▶ Jailed ─▶ serve until its stream ends
 //! ```
 //!
 //! It has a `main` of its own: what Rust's runtime would do before (look at the standard streams, find the limits of the stack by
@@ -46,7 +48,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use rustix::io::FdFlags;
 use stockade_wire::VERSION;
 use stockade_wire::message::{Reply, Request};
-use stockade_wire::plan::{JailPlan, Place};
+use stockade_wire::plan::{Basis, JailPlan, Place, TemplatePlan};
 
 use crate::channel::Channel;
 use crate::server::{End, Server};
@@ -80,15 +82,15 @@ fn guest() -> Option<End> {
     greet(&mut channel, &token)?;
     let first = match channel.read_one() {
         Ok((id, Request::Begin { basis })) => {
-            let outcome = jail::begin(&basis).and_then(|begun| {
-                let (plan, passed) = plan(&mut channel).ok_or_else(jail::StepFailure::without_a_plan)?;
-                jail::complete(begun, &plan, passed, || place(&mut channel))
-            });
-            answer(&mut channel, id, outcome)?;
+            build(&mut channel, id, &basis, jail::Part::Whole)?;
             None
         }
         Ok((id, Request::Confine { plan })) => {
             answer(&mut channel, id, jail::confine_bare(&plan))?;
+            None
+        }
+        Ok((id, Request::Mould { plan })) => {
+            channel = become_template(channel, id, &plan)?;
             None
         }
         Ok(other) => Some(other),
@@ -99,6 +101,33 @@ fn guest() -> Option<End> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let mut server = Server::new(channel, Role::current()).ok()?;
     Some(server.serve(first))
+}
+
+/// Builds a jail around this process, in which it serves from then on.
+fn build(channel: &mut Channel, id: u32, basis: &Basis, part: jail::Part<'_>) -> Option<()> {
+    let outcome = jail::begin(basis, part).and_then(|begun| {
+        let (plan, passed) = plan(channel).ok_or_else(jail::StepFailure::without_a_plan)?;
+        jail::complete(begun, &plan, passed, || place(channel))
+    });
+    answer(channel, id, outcome)
+}
+
+/// Makes this process a template until its stream ends. It returns only in clones, each with its own stream, when their jails stand.
+fn become_template(mut channel: Channel, id: u32, plan: &TemplatePlan) -> Option<Channel> {
+    let passed = channel.take_descriptors(usize::MAX);
+    let mut moulded = match jail::mould(plan, passed) {
+        Ok(moulded) => moulded,
+        Err(failure) => {
+            let _ = answer(&mut channel, id, Err(failure));
+            return None;
+        }
+    };
+    let (steps, namespaces) = (std::mem::take(&mut moulded.steps), std::mem::take(&mut moulded.namespaces));
+    channel.write_one(id, &Reply::Moulded { steps, namespaces }, &[]).ok()?;
+    let mut cloned = jail::clones(channel, moulded)?;
+    let Ok((id, Request::Begin { basis })) = cloned.channel.read_one() else { return None };
+    build(&mut cloned.channel, id, &basis, jail::Part::Own(&cloned.moulded.shared))?;
+    Some(cloned.channel)
 }
 
 /// Waits until the host knows what the root shall be.

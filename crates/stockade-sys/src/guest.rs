@@ -74,6 +74,13 @@ pub struct Guest {
     child: Option<Box<Child>>,
 }
 
+impl Guest {
+    /// One that somebody else started, whose failures are told elsewhere: nothing is ever read from `failure`.
+    pub fn adopted(pid: i32, pidfd: OwnedFd, failure: OwnedFd) -> Self {
+        Self { pid, pidfd, user_namespace: None, failure, child: None }
+    }
+}
+
 /// Why a guest could not be started.
 #[derive(Debug)]
 pub enum StartError {

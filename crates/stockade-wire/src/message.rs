@@ -104,6 +104,12 @@ wire_enum! {
         23 = ReadFileTo { path: Bytes, offset: u64, limit: u64 },
         /// As `WriteFile`, but the contents come out of the pipe that travels with this frame; `Eof` says that all are in it.
         24 = WriteFileFrom { path: Bytes, mode: u32, parents: bool },
+        /// Become a template (in place of `Jail`, once, before anything else): build what all its clones share and run nothing. Answered
+        /// by `Moulded`.
+        27 = Mould { plan: crate::plan::TemplatePlan },
+        /// Only to a template: clone a guest. With the frame travels its end of a new stream, on which it expects `Begin` without a greeting.
+        /// Answered by `Cloned`.
+        28 = Clone {},
     }
 }
 
@@ -223,5 +229,9 @@ wire_enum! {
         /// The listener's port.
         14 = Listening { port: u16 },
         15 = Pong {},
+        /// The template stands: its steps, as in a report, and its namespaces, none of which a clone may share.
+        16 = Moulded { steps: Vec<(String, u32)>, namespaces: Vec<(String, u64)> },
+        /// A clone was made; a descriptor of its process travels with the frame.
+        17 = Cloned {},
     }
 }

@@ -158,6 +158,25 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// What a template builds once for all its clones. Each clone gets a [`JailPlan`] whose items are the rest.
+    TemplatePlan {
+        /// User and group of every clone, as numbered inside.
+        uid: u32,
+        /// See `uid`.
+        gid: u32,
+        /// What becomes of the supplementary groups; clones find them dropped or kept.
+        groups: Groups,
+        /// The part of the root that clones share, in order. It can be written by nobody.
+        items: Vec<Item>,
+        /// Sources that clones mount by themselves: the n-th is at `KEPT/n` for them, gone once their own root stands.
+        kept: Vec<Source>,
+    }
+}
+
+/// Where a clone finds the sources that its template kept.
+pub const KEPT: &str = "/kept";
+
+wire_struct! {
     /// What the guest does to itself where no namespace can be had: the layers that need none.
     BarePlan {
         /// Limits per process.

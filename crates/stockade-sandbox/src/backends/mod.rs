@@ -107,7 +107,7 @@ pub struct Start<'a> {
 }
 
 /// A guest behind its wall.
-pub trait Running {
+pub trait Running: Send {
     /// The stream to the guest, and what watches over it while programs run.
     fn parts(&mut self) -> (&mut Connection, &mut dyn Watch);
     /// What holds.

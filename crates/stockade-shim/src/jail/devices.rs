@@ -1,6 +1,6 @@
 //! `/proc` and `/dev` of the sandbox.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
@@ -28,22 +28,13 @@ pub(crate) fn proc(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
     mounts::set_attributes(tree.as_fd(), attributes, mounts::Reach::Tree).doing(|| "restricting proc/sys".into())
 }
 
-/// A `/dev` with the harmless devices, its own pseudo-terminals and shared memory.
-pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<(), Trouble> {
+/// Attributes of everything in `/dev`.
+const NOSUID_NOEXEC: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+
+/// A `/dev` with the harmless devices, and places for what is each sandbox's own.
+pub(crate) fn devices(root: &NewRoot, path: &[u8]) -> Result<(), Trouble> {
     let directory = root.directory(path, 0o755)?;
-    let nosuid_noexec = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
-    for name in DEVICES {
-        let what = || format!("giving /dev/{name}");
-        let tree = match mounts::clone_device(name) {
-            Ok(tree) => tree,
-            // A container without a terminal has no /dev/tty; nothing inside needs it to start.
-            Err(Errno::NOENT) if name == "tty" => continue,
-            Err(errno) => return Err(errno).doing(what),
-        };
-        rustix::fs::mknodat(&directory, name, FileType::RegularFile, Mode::from_raw_mode(0o666), 0).doing(what)?;
-        mounts::attach_named(tree.as_fd(), directory.as_fd(), name.as_bytes()).doing(what)?;
-        mounts::set_attributes(tree.as_fd(), nosuid_noexec, mounts::Reach::One).doing(what)?;
-    }
+    give(directory.as_fd())?;
     let links = [
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),
@@ -54,11 +45,34 @@ pub(crate) fn devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<
     for (name, target) in links {
         rustix::fs::symlinkat(target, &directory, name).doing(|| format!("linking {}/{name}", shown(path)))?;
     }
-    let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"ptmxmode", b"0666"), (c"mode", b"0620")];
-    let terminals = mounts::new_filesystem(c"devpts", &options, &[c"newinstance"], nosuid_noexec).doing(|| "making devpts".into())?;
     for name in ["pts", "shm"] {
         rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755)).doing(|| format!("making /dev/{name}"))?;
     }
+    Ok(())
+}
+
+/// Copies of the host's devices in a directory that is empty.
+pub(crate) fn give(directory: BorrowedFd<'_>) -> Result<(), Trouble> {
+    for name in DEVICES {
+        let what = || format!("giving /dev/{name}");
+        let tree = match mounts::clone_device(name) {
+            Ok(tree) => tree,
+            // A container without a terminal has no /dev/tty; nothing inside needs it to start.
+            Err(Errno::NOENT) if name == "tty" => continue,
+            Err(errno) => return Err(errno).doing(what),
+        };
+        rustix::fs::mknodat(directory, name, FileType::RegularFile, Mode::from_raw_mode(0o666), 0).doing(what)?;
+        mounts::attach_named(tree.as_fd(), directory, name.as_bytes()).doing(what)?;
+        mounts::set_attributes(tree.as_fd(), NOSUID_NOEXEC, mounts::Reach::One).doing(what)?;
+    }
+    Ok(())
+}
+
+/// The sandbox's own pseudo-terminals and shared memory.
+pub(crate) fn own_devices(root: &NewRoot, scratch: &Scratch, path: &[u8]) -> Result<(), Trouble> {
+    let directory = root.directory(path, 0o755)?;
+    let options: [(&std::ffi::CStr, &[u8]); 2] = [(c"ptmxmode", b"0666"), (c"mode", b"0620")];
+    let terminals = mounts::new_filesystem(c"devpts", &options, &[c"newinstance"], NOSUID_NOEXEC).doing(|| "making devpts".into())?;
     mounts::attach_named(terminals.as_fd(), directory.as_fd(), b"pts").doing(|| "mounting devpts".into())?;
     let shared = scratch.tree(b"shm", 0o1777)?;
     mounts::attach_named(shared.as_fd(), directory.as_fd(), b"shm").doing(|| "mounting shared memory".into())?;

@@ -15,6 +15,7 @@
 //! a step that fails ends the guest, unless a person allowed that layer to be missing (`Layer::Wanted`).
 
 mod bare;
+mod cloning;
 mod confine;
 mod devices;
 mod mounts;
@@ -23,14 +24,18 @@ mod readback;
 mod root;
 mod scratch;
 mod seccomp;
+mod template;
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 pub(crate) use bare::confine_bare;
+pub(crate) use cloning::clones;
+pub(crate) use root::Part;
 use rustix::io::Errno;
 use scratch::OuterProc;
 use stockade_wire::plan::{Basis, Item, JailPlan, JailReport, Layer, Place};
+pub(crate) use template::mould;
 
 /// A jail that stands.
 pub(crate) struct Jailed {
@@ -102,13 +107,13 @@ impl Steps {
 }
 
 /// A jail that was begun.
-pub(crate) struct Begun {
+pub(crate) struct Begun<'a> {
     steps: Steps,
-    root: root::Builder,
+    root: root::Builder<'a>,
 }
 
 /// Begins a jail around this process.
-pub(crate) fn begin(basis: &Basis) -> Result<Begun, StepFailure> {
+pub(crate) fn begin<'a>(basis: &Basis, part: Part<'a>) -> Result<Begun<'a>, StepFailure> {
     let mut steps = Steps { took: Vec::with_capacity(20) };
     steps.run("identity", || confine::identity(basis.uid, basis.gid, &basis.groups))?;
     // Directories get exactly the mode they are made with.
@@ -117,7 +122,7 @@ pub(crate) fn begin(basis: &Basis) -> Result<Begun, StepFailure> {
     let outer = if basis.items.iter().any(|item| matches!(item, Item::Proc { .. })) { OuterProc::NotShown } else { OuterProc::Shown };
     let scratch = steps.run("scratch", || scratch::Scratch::mount(basis.scratch_bytes, outer))?;
     let root = steps.run("basis", || {
-        let mut root = root::Builder::begin(scratch)?;
+        let mut root = root::Builder::begin(scratch, part)?;
         root.build(&basis.items, mounts::Sources::open(&basis.items, Vec::new())?)?;
         Ok(root)
     })?;
@@ -126,7 +131,7 @@ pub(crate) fn begin(basis: &Basis) -> Result<Begun, StepFailure> {
 
 /// Completes it; `place` waits for what the host makes meanwhile.
 pub(crate) fn complete(
-    begun: Begun,
+    begun: Begun<'_>,
     plan: &JailPlan,
     fds: Vec<OwnedFd>,
     place: impl FnOnce() -> Option<(Place, Vec<OwnedFd>)>,
@@ -134,7 +139,7 @@ pub(crate) fn complete(
     let Begun { mut steps, mut root } = begun;
     let sources = steps.run("sources", || mounts::Sources::open(&plan.items, fds))?;
     steps.run("root", || root.build(&plan.items, sources))?;
-    let scratch = steps.run("seal", || root.seal())?;
+    let (scratch, _) = steps.run("seal", || root.seal())?;
     let exports = steps.run("export", || scratch.export(&plan.export))?;
     let probe = steps.run("probe directory", || scratch.directory(b"probe", 0o755))?;
     steps.run("pivot", || root::pivot(&scratch))?;

@@ -44,6 +44,12 @@ impl Sources {
         Ok(Self { trees })
     }
 
+    /// Takes the last `count` sources away.
+    pub(crate) fn split_last(&mut self, count: usize) -> Result<Vec<Option<OwnedFd>>, Trouble> {
+        let first = self.trees.len().checked_sub(count).ok_or_else(|| Trouble::new("fewer sources than were to be kept"))?;
+        Ok(self.trees.split_off(first).into())
+    }
+
     /// The next source in order; `None` for one that lives on the scratch file system.
     pub(crate) fn next(&mut self) -> Result<Option<OwnedFd>, Trouble> {
         self.trees.pop_front().ok_or_else(|| Trouble::new("the plan has more mounts than sources"))

@@ -19,10 +19,7 @@ pub(crate) fn report(landlock: &LandlockState, filtered: bool, probe: &OwnedFd) 
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name).map(str::trim));
     let number = |name: &str| field(name).and_then(|v| v.parse::<u32>().ok());
     let capability = |name: &str| field(name).and_then(|v| u64::from_str_radix(v, 16).ok()).unwrap_or(u64::MAX);
-    let mut namespaces = Vec::with_capacity(NAMESPACES.len());
-    for name in NAMESPACES {
-        namespaces.push((name.to_owned(), namespace(name)?));
-    }
+    let namespaces = namespaces()?;
     let interfaces = read("/proc/self/net/dev")?;
     let loopback_only = lines(&interfaces).skip(2).filter(|line| !line.is_empty()).all(|line| line.trim_ascii_start().starts_with(b"lo:"));
     Ok(JailReport {
@@ -39,6 +36,11 @@ pub(crate) fn report(landlock: &LandlockState, filtered: bool, probe: &OwnedFd) 
         root_detached: nothing_covers_the_root()?,
         uid: rustix::process::getuid().as_raw(),
     })
+}
+
+/// The namespaces of this process.
+pub(crate) fn namespaces() -> Result<Vec<(String, u64)>, Trouble> {
+    NAMESPACES.iter().map(|name| Ok(((*name).to_owned(), namespace(name)?))).collect()
 }
 
 /// Reads a file of the kernel's, which gives a page at a time and does not say how many there are.

@@ -1,8 +1,10 @@
 //! The new root: every item of the plan in order, then the pivot.
 
+use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use stockade_wire::plan::{Access, Execution, Item, Source};
@@ -13,8 +15,30 @@ use super::{Doing, Trouble, devices, mounts, overlay, shown};
 /// Name of the new root's mount point on the scratch file system.
 const ROOT: &[u8] = b"root";
 
+/// Which part of a root is built.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// All of it.
+    Whole,
+    /// What the clones of a template share.
+    Shared,
+    /// The rest, upon a copy of what is shared.
+    Own(&'a Shared),
+}
+
+/// What a template built for its clones.
+pub(crate) struct Shared {
+    /// The root.
+    pub(crate) path: &'static CStr,
+    /// Paths that it masked already.
+    pub(crate) masked: BTreeSet<Vec<u8>>,
+}
+
 /// Builds the new root in a directory of the scratch file system.
-pub(crate) struct Builder {
+pub(crate) struct Builder<'a> {
+    part: Part<'a>,
+    /// Paths that are masked now.
+    masked: BTreeSet<Vec<u8>>,
     root: NewRoot,
     /// The root's own mount.
     tree: OwnedFd,
@@ -26,13 +50,19 @@ pub(crate) struct Builder {
     count: u32,
 }
 
-impl Builder {
-    /// An empty root.
-    pub(crate) fn begin(scratch: Scratch) -> Result<Self, Trouble> {
-        let tree = scratch.tree(ROOT, 0o755)?;
+impl<'a> Builder<'a> {
+    /// A root that is empty, or that has what is shared.
+    pub(crate) fn begin(scratch: Scratch, part: Part<'a>) -> Result<Self, Trouble> {
+        let tree = match part {
+            Part::Whole | Part::Shared => scratch.tree(ROOT, 0o755)?,
+            Part::Own(shared) => {
+                scratch.make(ROOT, 0o755)?;
+                mounts::clone_tree(CWD, shared.path).doing(|| "copying the template's root".into())?
+            }
+        };
         mounts::attach_named(tree.as_fd(), scratch.top(), ROOT).doing(|| "attaching the root".into())?;
         let root = NewRoot { top: scratch.existing(ROOT)? };
-        Ok(Self { root, tree, scratch, sources: mounts::Sources::default(), masks: Vec::new(), count: 0 })
+        Ok(Self { part, masked: BTreeSet::new(), root, tree, scratch, sources: mounts::Sources::default(), masks: Vec::new(), count: 0 })
     }
 
     /// Adds these items, in order.
@@ -41,11 +71,11 @@ impl Builder {
         items.iter().try_for_each(|item| self.item(item))
     }
 
-    /// Nothing is added to the root itself from here on.
-    pub(crate) fn seal(self) -> Result<Scratch, Trouble> {
+    /// Nothing is added to the root itself from here on. Gives what it was built on, and the paths that are masked.
+    pub(crate) fn seal(self) -> Result<(Scratch, BTreeSet<Vec<u8>>), Trouble> {
         let attributes = mounts::BASE | libc::MOUNT_ATTR_RDONLY;
         mounts::set_attributes(self.tree.as_fd(), attributes, mounts::Reach::One).doing(|| "sealing the root".into())?;
-        Ok(self.scratch)
+        Ok((self.scratch, self.masked))
     }
 
     fn item(&mut self, item: &Item) -> Result<(), Trouble> {
@@ -76,7 +106,14 @@ impl Builder {
             }
             Item::Seed { directory, name, contents, mode } => self.scratch.seed(&directory.0, &name.0, &contents.0, *mode).map(drop),
             Item::Proc { path } => devices::proc(&self.root, &path.0),
-            Item::Devices { path } => devices::devices(&self.root, &self.scratch, &path.0),
+            Item::Devices { path } => match self.part {
+                Part::Shared => devices::devices(&self.root, &path.0),
+                Part::Own(_) => devices::own_devices(&self.root, &self.scratch, &path.0),
+                Part::Whole => {
+                    devices::devices(&self.root, &path.0)?;
+                    devices::own_devices(&self.root, &self.scratch, &path.0)
+                }
+            },
         }
     }
 
@@ -105,7 +142,17 @@ impl Builder {
     }
 
     fn mask(&mut self, path: &[u8], mode: u32) -> Result<(), Trouble> {
-        let onto = match self.root.existing_through_links(path) {
+        let found = match self.part {
+            Part::Own(shared) if shared.masked.contains(path) => return Ok(()),
+            Part::Whole | Part::Own(_) => self.root.existing_through_links(path),
+            // A link may lead to where each clone has something of its own; then the clone masks it.
+            Part::Shared => match self.root.existing(path) {
+                Err(Errno::LOOP) => return Ok(()),
+                Ok(fd) if is_link(fd.as_fd())? => return Ok(()),
+                found => found,
+            },
+        };
+        let onto = match found {
             Ok(fd) => fd,
             // Nothing is there, so there is nothing to hide.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
@@ -114,7 +161,9 @@ impl Builder {
         let kind = if is_directory(onto.as_fd())? { FileType::Directory } else { FileType::RegularFile };
         let what = || format!("masking {}", shown(path));
         let tree = mounts::clone_tree(self.nothing(kind, mode)?, c"").doing(what)?;
-        mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)
+        mounts::attach(tree.as_fd(), onto.as_fd()).doing(what)?;
+        self.masked.insert(path.to_vec());
+        Ok(())
     }
 
     /// An empty file or directory, mounted read-only where nothing inside sees it.
@@ -233,16 +282,29 @@ impl NewRoot {
     }
 }
 
-fn is_directory(fd: BorrowedFd<'_>) -> Result<bool, Trouble> {
+pub(crate) fn is_directory(fd: BorrowedFd<'_>) -> Result<bool, Trouble> {
+    kind(fd).map(|kind| kind == FileType::Directory)
+}
+
+fn is_link(fd: BorrowedFd<'_>) -> Result<bool, Trouble> {
+    kind(fd).map(|kind| kind == FileType::Symlink)
+}
+
+fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Trouble> {
     let stat = rustix::fs::fstat(fd).doing(|| "looking at a mount".into())?;
-    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Makes the new root the root of this process and everything it will start.
 pub(crate) fn pivot(scratch: &Scratch) -> Result<(), Trouble> {
     let root = rustix::fs::openat(scratch.top(), ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .doing(|| "opening the new root".into())?;
-    rustix::process::fchdir(&root).doing(|| "entering the new root".into())?;
+    pivot_to(root.as_fd())
+}
+
+/// Makes a mount point the root of this process.
+pub(crate) fn pivot_to(root: BorrowedFd<'_>) -> Result<(), Trouble> {
+    rustix::process::fchdir(root).doing(|| "entering the new root".into())?;
     rustix::process::pivot_root(c".", c".").doing(|| "switching roots".into())
 }
 

@@ -49,6 +49,11 @@ impl HostMounts {
         self.passed.iter().map(AsFd::as_fd).collect()
     }
 
+    /// Takes the mounts to send; what is known about owners stays, for the next plan.
+    pub(super) fn take_passed(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.passed)
+    }
+
     /// Whether the owner of a directory can be mapped to the sandbox's user.
     pub(super) fn can_map(&mut self, path: &Path) -> bool {
         if self.foreign.is_none() {

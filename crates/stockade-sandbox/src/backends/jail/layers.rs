@@ -113,6 +113,33 @@ impl Layers {
         Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, disk_level, upper, notes })
     }
 
+    /// The same layers for another sandbox of the same specification: fresh ones, in its own directory.
+    pub(super) fn anew(&self, from: &Path, to: &Path) -> Result<Self, BackendError> {
+        let moved = |place: &LayerPlace| match place {
+            LayerPlace::Scratch(name) => Ok(LayerPlace::Scratch(name.clone())),
+            LayerPlace::Host(path) => {
+                let name = path.strip_prefix(from).map_err(|e| step("making the overlay's layer", e.to_string()))?;
+                let directory = to.join(name);
+                make_layer(&directory).map_err(|e| step("making the overlay's layer", e.to_string()))?;
+                Ok(LayerPlace::Host(directory))
+            }
+        };
+        let workspace = moved(&self.workspace)?;
+        let upper = match &workspace {
+            LayerPlace::Host(directory) => Some(directory.join("upper")),
+            LayerPlace::Scratch(_) => None,
+        };
+        Ok(Self {
+            workspace,
+            workspace_source: self.workspace_source.clone(),
+            mounts: self.mounts.iter().map(moved).collect::<Result<_, BackendError>>()?,
+            guarded: self.guarded.clone(),
+            disk_level: self.disk_level.clone(),
+            upper,
+            notes: self.notes.clone(),
+        })
+    }
+
     pub(super) fn disk_watch(&self, limit: Option<u64>) -> Result<Option<DiskWatch>, BackendError> {
         let (Some(upper), Some(limit)) = (&self.upper, limit) else { return Ok(None) };
         let upper = fs::File::open(upper).map_err(|e| step("opening the overlay's layer", e.to_string()))?.into();

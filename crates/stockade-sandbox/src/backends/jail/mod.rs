@@ -13,11 +13,13 @@ mod exec_list;
 mod hostmounts;
 mod layers;
 pub mod plan;
+mod split;
 mod starter;
+mod template;
 pub mod view;
 mod wall;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -27,7 +29,7 @@ use stockade_core::spec::{BackendKind, MountMode, SandboxSpec};
 use stockade_sys::guest::{Identity, Namespaces};
 use stockade_sys::idmap::UserNamespace;
 use stockade_wire::message::{Reply, Request};
-use stockade_wire::plan::{Groups, JailPlan, JailReport, Network, Place};
+use stockade_wire::plan::{Basis, Groups, JailPlan, JailReport, Network, Place};
 
 use super::{Backend, BackendError, Running, Start};
 use crate::connection::{Connection, ConnectionError, Passing};
@@ -39,6 +41,7 @@ use hostmounts::HostMounts;
 use layers::Layers;
 use plan::{Inputs, ProcPlace};
 use starter::Starter;
+pub use template::JailTemplate;
 use view::{Asker, View};
 use wall::Wall;
 
@@ -89,6 +92,17 @@ fn step(step: &str, detail: String) -> BackendError {
     BackendError::Step { step: step.into(), detail, fix: String::new() }
 }
 
+/// The name of a sandbox's control groups.
+fn group_name(start: &Start<'_>) -> String {
+    format!("stockade-{}", start.id)
+}
+
+/// What the guest begins with.
+fn basis_of(start: &Start<'_>, starter: Starter, identity: Identity) -> Basis {
+    let groups = if starter == Starter::Root { Groups::Dropped {} } else { Groups::Kept {} };
+    plan::basis(identity.inside, groups, layers::scratch_bytes(start.spec), proc_place(start.spec))
+}
+
 /// Starts the guest first and plans while it makes its namespaces; the plan is sent when both are ready.
 fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, BackendError> {
     let spec = start.spec;
@@ -96,13 +110,12 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     limits::check(&spec.limits)?;
     let starter = Starter::current();
     let identity = starter.identity()?;
-    let name = format!("stockade-{}", start.id);
     // Where there is only version 2, the guest is cloned into its group; elsewhere it joins when it is there, and groups are made
     // while it starts.
     let mut groups = None;
     if Layout::is_unified() {
         let layout = Layout::discover().unwrap_or_else(|_| Layout::none());
-        groups = Some((Cgroup::begin(&name, &spec.limits, &layout)?, layout));
+        groups = Some((Cgroup::begin(&group_name(start), &spec.limits, &layout)?, layout));
     }
     clock.mark("host: groups");
 
@@ -114,15 +127,15 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
         programs: start.programs,
     };
     let (guest, greeted) = guest::spawn(&surroundings, Passing::Possible)?;
-    let mut wall = Wall::around(guest);
-    let groups_of_starter = if starter == Starter::Root { Groups::Dropped {} } else { Groups::Kept {} };
-    let basis = plan::basis(identity.inside, groups_of_starter, layers::scratch_bytes(spec), proc_place(spec));
-    greeted.follow_with(&Request::Begin { basis });
+    let wall = Wall::around(guest);
+    greeted.follow_with(&Request::Begin { basis: basis_of(start, starter, identity) });
     clock.mark("host: clone");
 
     let mut mounts = HostMounts::new((starter == Starter::Root).then_some(identity.outside), start.directory);
-    let planned = Layers::prepare(start, &mut mounts, identity)
-        .and_then(|layers| plan_of(start, starter, identity, &layers, &mut mounts, &mut clock).map(|plan| (layers, plan)));
+    let planned = Layers::prepare(start, &mut mounts, identity).and_then(|layers| {
+        let mut open = |path: &Path, ownership| mounts.open(path, ownership);
+        plan_of(start, starter, identity, &layers, &mut open, &mut clock).map(|plan| (layers, plan))
+    });
     let (layers, plan) = match planned {
         Ok(planned) => planned,
         // Where the guest could not even start, that is why nothing can be mounted here either, and the better thing to tell.
@@ -130,17 +143,49 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     };
     clock.mark("host: plan");
 
-    let names: Vec<String> = plan.export.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).collect();
-    let mut connection = greeted.welcome(&wall.guest)?;
+    let connection = greeted.welcome(&wall.guest)?;
     clock.mark("host: greeting");
+    let raised = raise(start, groups, plan, &mounts.passed(), connection, wall, clock)?;
+    let mut jail = stand(raised, start, starter, passing, layers)?;
+    jail.namespaces = mounts.into_namespaces();
+    Ok(jail)
+}
+
+/// A jail as its guest says it is.
+struct Raised {
+    connection: Connection,
+    wall: Wall,
+    report: JailReport,
+    /// Directories by their names in the plan.
+    exports: Vec<(String, OwnedFd)>,
+    clock: Clock,
+}
+
+/// Sends the plan, makes what the guest goes into while it builds its root, and waits until it stands.
+fn raise(
+    start: &Start<'_>,
+    groups: Option<(Cgroup, Layout)>,
+    plan: JailPlan,
+    mounts: &[BorrowedFd<'_>],
+    mut connection: Connection,
+    mut wall: Wall,
+    mut clock: Clock,
+) -> Result<Raised, BackendError> {
+    let names: Vec<String> = plan.export.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).collect();
     // If it is gone already, its answer says why.
-    let _ = connection.send(0, &Request::Jail { plan }, &mounts.passed());
-    let (place, passed) = place_of(start, groups, &name, &mut wall, &mut clock)?;
+    let _ = connection.send(0, &Request::Jail { plan }, mounts);
+    let (place, passed) = place_of(start, groups, &group_name(start), &mut wall, &mut clock)?;
     let _ = connection.send(0, &Request::Enter { place }, &passed.iter().map(AsFd::as_fd).collect::<Vec<_>>());
     clock.mark("host: network");
-    let (mut report, exports) = stands(&mut connection, names, &wall)?;
+    let (report, exports) = stands(&mut connection, names, &wall)?;
     clock.mark("host: jail");
-    let namespaces = mounts.into_namespaces();
+    Ok(Raised { connection, wall, report, exports, clock })
+}
+
+/// Judges what the guest read back; from here on everything is as it was asked for, or there is no jail.
+fn stand(raised: Raised, start: &Start<'_>, starter: Starter, passing: Passing, layers: Layers) -> Result<StandingJail, BackendError> {
+    let spec = start.spec;
+    let Raised { mut connection, mut wall, mut report, exports, mut clock } = raised;
     if passing == Passing::Impossible {
         connection = connection.without_passing();
     }
@@ -164,7 +209,7 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     wall.disk = layers.disk_watch(spec.limits.disk.map(|l| l.value))?;
     clock.mark("host: report");
     report.steps.append(&mut clock.steps);
-    let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes, namespaces };
+    let jail = StandingJail { connection, wall, enforcement, report, exports, notes: layers.notes, namespaces: Vec::new() };
     super::judge(&jail.enforcement, spec)?;
     Ok(jail)
 }
@@ -175,7 +220,7 @@ fn plan_of(
     starter: Starter,
     identity: Identity,
     layers: &Layers,
-    mounts: &mut HostMounts,
+    open: &mut plan::Open<'_>,
     clock: &mut Clock,
 ) -> Result<JailPlan, BackendError> {
     let spec = start.spec;
@@ -204,7 +249,7 @@ fn plan_of(
         hidden: start.hidden,
         proc: proc_place(spec),
     };
-    Ok(plan::build(&inputs, &mut |path, ownership| mounts.open(path, ownership))?)
+    Ok(plan::build(&inputs, open)?)
 }
 
 /// Makes what the guest goes into when its root stands: the rest of its groups, and its network namespace. The guest builds its root
