@@ -268,7 +268,10 @@ fn check(case: &Case) -> Result<(), String> {
         let expected = case.expectation(target);
         let needs_reason = match (target, expected.verdict) {
             (_, Verdict::NotApplicable)
-            | (Target::JailRoot | Target::JailUser | Target::StreamRoot | Target::StreamUser, Verdict::Open) => true,
+            | (
+                Target::JailRoot | Target::JailUser | Target::StreamRoot | Target::StreamUser | Target::TemplateRoot | Target::TemplateUser,
+                Verdict::Open,
+            ) => true,
             // A case that is held where there is no wall proves nothing by itself; it says why it cannot be open.
             (Target::Local, Verdict::Held) => case.family == Family::Escape,
             _ => false,

@@ -19,6 +19,7 @@ pub mod page;
 pub mod target;
 pub mod worker;
 
+mod cloned;
 mod error;
 mod host;
 mod probe;

@@ -22,6 +22,7 @@ Written by the suite itself (`cargo xtask conformance`); do not edit. Each case 
 `bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --bind WORKSPACE WORKSPACE` by an ordinary user: a control that tests the
 suite, and not a verdict on bubblewrap, which does what its options say. The two `stream` columns are the jail with descriptor passing
 switched off: nothing but one byte stream between host and guest, as containers and virtual machines will have it.
+The two `template` columns are jails that were cloned from a template.
 ";
 
 /// A target's column.

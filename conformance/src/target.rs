@@ -13,6 +13,10 @@ pub enum Target {
     StreamRoot,
     /// As `JailUser`, over the byte stream.
     StreamUser,
+    /// As `JailRoot`, cloned from a template.
+    TemplateRoot,
+    /// As `JailUser`, cloned from a template.
+    TemplateUser,
     /// No wall, as an ordinary user: the control in which escapes must succeed.
     Local,
     /// Somebody else's wall in a profile that is typical for it: tests the tests.
@@ -30,7 +34,16 @@ pub enum Who {
 
 impl Target {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 6] = [Self::JailRoot, Self::JailUser, Self::StreamRoot, Self::StreamUser, Self::Local, Self::Bubblewrap];
+    pub const ALL: [Self; 8] = [
+        Self::JailRoot,
+        Self::JailUser,
+        Self::StreamRoot,
+        Self::StreamUser,
+        Self::TemplateRoot,
+        Self::TemplateUser,
+        Self::Local,
+        Self::Bubblewrap,
+    ];
 
     /// Its name on the command line and on the page.
     pub fn name(self) -> &'static str {
@@ -39,6 +52,8 @@ impl Target {
             Self::JailUser => "jail-user",
             Self::StreamRoot => "jail-root-stream",
             Self::StreamUser => "jail-user-stream",
+            Self::TemplateRoot => "jail-root-template",
+            Self::TemplateUser => "jail-user-template",
             Self::Local => "local",
             Self::Bubblewrap => "bubblewrap",
         }
@@ -52,8 +67,8 @@ impl Target {
     /// The names under which a case may say what it expects here, the narrowest first.
     pub fn expectations(self) -> [&'static str; 2] {
         match self {
-            Self::JailRoot | Self::StreamRoot => ["jail-root", "jail"],
-            Self::JailUser | Self::StreamUser => ["jail-user", "jail"],
+            Self::JailRoot | Self::StreamRoot | Self::TemplateRoot => ["jail-root", "jail"],
+            Self::JailUser | Self::StreamUser | Self::TemplateUser => ["jail-user", "jail"],
             Self::Local => ["local", "local"],
             Self::Bubblewrap => ["bubblewrap", "bubblewrap"],
         }
@@ -62,8 +77,8 @@ impl Target {
     /// Who starts it.
     pub fn who(self) -> Who {
         match self {
-            Self::JailRoot | Self::StreamRoot => Who::Root,
-            Self::JailUser | Self::StreamUser | Self::Local | Self::Bubblewrap => Who::Ordinary,
+            Self::JailRoot | Self::StreamRoot | Self::TemplateRoot => Who::Root,
+            Self::JailUser | Self::StreamUser | Self::TemplateUser | Self::Local | Self::Bubblewrap => Who::Ordinary,
         }
     }
 
@@ -71,7 +86,7 @@ impl Target {
     pub fn passing(self) -> Passing {
         match self {
             Self::StreamRoot | Self::StreamUser => Passing::Impossible,
-            Self::JailRoot | Self::JailUser | Self::Local | Self::Bubblewrap => Passing::Possible,
+            Self::JailRoot | Self::JailUser | Self::TemplateRoot | Self::TemplateUser | Self::Local | Self::Bubblewrap => Passing::Possible,
         }
     }
 }

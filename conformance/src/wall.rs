@@ -21,6 +21,7 @@ use stockade_sandbox::sandbox::Sandbox;
 use stockade_sandbox::state::{Owned, Sandboxes};
 
 use crate::case::Ground;
+use crate::cloned::ClonedJail;
 use crate::error::SuiteError;
 use crate::lab::{IDENTITY, Lab};
 use crate::target::{Target, Who};
@@ -88,6 +89,7 @@ pub(crate) fn backend(target: Target) -> Box<dyn Backend> {
     match target {
         Target::Local | Target::Bubblewrap => Box::new(Local { passing: target.passing() }),
         Target::JailRoot | Target::JailUser | Target::StreamRoot | Target::StreamUser => Box::new(Jail { passing: target.passing() }),
+        Target::TemplateRoot | Target::TemplateUser => Box::new(ClonedJail { passing: target.passing() }),
     }
 }
 

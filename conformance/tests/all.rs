@@ -40,6 +40,16 @@ fn the_jail_started_by_an_ordinary_user_over_the_stream_alone() {
 }
 
 #[test]
+fn the_jail_cloned_from_a_template_by_root() {
+    check(Target::TemplateRoot);
+}
+
+#[test]
+fn the_jail_cloned_from_a_template_by_an_ordinary_user() {
+    check(Target::TemplateUser);
+}
+
+#[test]
 fn without_a_wall_escapes_succeed() {
     check(Target::Local);
 }

@@ -7,7 +7,7 @@ use stockade_wire::codec::{self, Bytes, Wire};
 use stockade_wire::frame::{self, FrameBuffer};
 use stockade_wire::message::{Change, Entry, ErrorKind, Exec, Exit, FileKind, FileStat, Reply, Request, Stdio, Stream};
 use stockade_wire::plan::{
-    Access, BarePlan, Basis, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Network, Place, Resource, Source,
+    Access, BarePlan, Basis, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Network, Place, Resource, Source, TemplatePlan,
 };
 
 /// Reads the input as a message of the kind that its first byte names, or as a stream of frames.
@@ -118,6 +118,8 @@ pub fn requests() -> Vec<Request> {
         Request::Shutdown {},
         Request::Ping {},
         Request::Confine { plan: bare_plan() },
+        Request::Mould { plan: template_plan() },
+        Request::Clone {},
     ]
 }
 
@@ -149,12 +151,19 @@ pub fn replies() -> Vec<Reply> {
         Reply::Accepted { listener: 3, peer_port: 40_000 },
         Reply::Listening { port: 8080 },
         Reply::Pong {},
+        Reply::Moulded { steps: vec![("root".into(), 12)], namespaces: vec![("net".into(), 4_026_531_840)] },
+        Reply::Cloned {},
     ]
 }
 
 fn basis() -> Basis {
     let items = vec![Item::Proc { path: "/proc".into() }, Item::Devices { path: "/dev".into() }];
     Basis { hostname: "sandbox".into(), uid: 1000, gid: 1000, groups: Groups::Dropped {}, scratch_bytes: 1 << 30, items }
+}
+
+fn template_plan() -> TemplatePlan {
+    let Basis { uid, gid, groups, .. } = basis();
+    TemplatePlan { uid, gid, groups, items: plan().items, kept: vec![Source::Passed { index: 1 }] }
 }
 
 fn plan() -> JailPlan {
