@@ -14,6 +14,7 @@ use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::guard::Guard;
 use stockade_sandbox::sandbox::Sandbox;
 use stockade_sandbox::state::{Owned, Sandboxes};
+use stockade_sandbox::template::{Recipe, STOCK, Template};
 
 use crate::failure::Failure;
 use crate::ground::{Corner, PATH};
@@ -81,6 +82,21 @@ impl Site {
         let backend: &dyn Backend = &Jail { passing };
         let sandbox = Sandbox::start(backend, &start).map_err(|e| e.to_string())?;
         Ok(Standing { sandbox, owned })
+    }
+
+    /// A template of the same jails, with as many waiting as the library keeps by itself.
+    pub(super) fn template(&self) -> Result<Template, String> {
+        let state = self.hidden.first().map_or(&self.home, |state| state).clone();
+        let recipe = Recipe {
+            spec: self.spec.clone(),
+            state,
+            home: self.home.clone(),
+            toolchain_roots: Vec::new(),
+            hidden: self.hidden.to_vec(),
+            passing: Passing::Possible,
+            stock: STOCK,
+        };
+        Template::prepare(recipe).map_err(|e| e.to_string())
     }
 
     /// A path of the workspace.
