@@ -1,4 +1,4 @@
-//! Pure types shared by every layer: ids, the sandbox specification, limits, safe paths, enforcement reports, results.
+//! Pure types shared by every layer: ids, the sandbox specification, limits, safe paths, secrets, enforcement reports, results.
 //!
 //! Nothing here does I/O, reads a clock or holds a lock; `unsafe` is forbidden. A value of these types proves
 //! that its contents were checked: parse once at the edge, then pass the type.
@@ -9,4 +9,5 @@ pub mod id;
 pub mod limits;
 pub mod path;
 pub mod result;
+pub mod secret;
 pub mod spec;

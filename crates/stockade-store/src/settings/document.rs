@@ -149,6 +149,10 @@ impl Reader<'_> {
         if self.layer == Layer::Project && key.project == ProjectRule::Never {
             return Err(SettingsError::NotForProjects { at: place(), key: key.name.to_owned() });
         }
+        if let Some((position, repeated)) = repeated(value) {
+            let at = locate(self.path, self.text, position);
+            return Err(SettingsError::DuplicateKey { at, key: format!("{}.{}", key.name, shorten(&repeated)) });
+        }
         Value::from_json(key, &to_json(value)).map_err(|bad| bad_value(key, place(), bad))
     }
 }
@@ -174,7 +178,22 @@ fn too_deep(value: &Ast<'_>, depth: usize) -> Option<usize> {
     }
 }
 
-/// Plain JSON; an object is only ever described, so its contents are left out.
+/// The first name that stands twice in an object: only one of the two could count.
+fn repeated(value: &Ast<'_>) -> Option<(usize, String)> {
+    match value {
+        Ast::Object(object) => {
+            let mut here = HashSet::new();
+            object.properties.iter().find_map(|property| {
+                let name = property.name.as_str();
+                if here.insert(name.to_owned()) { repeated(&property.value) } else { Some((property.start(), name.to_owned())) }
+            })
+        }
+        Ast::Array(array) => array.elements.iter().find_map(repeated),
+        Ast::StringLit(_) | Ast::NumberLit(_) | Ast::BooleanLit(_) | Ast::NullKeyword(_) => None,
+    }
+}
+
+/// Plain JSON.
 fn to_json(value: &Ast<'_>) -> Json {
     match value {
         Ast::NullKeyword(_) => Json::Null,
@@ -183,7 +202,9 @@ fn to_json(value: &Ast<'_>) -> Json {
         Ast::NumberLit(literal) => serde_json::from_str(literal.value).unwrap_or_else(|_| Json::from(f64::MAX)),
         Ast::StringLit(literal) => Json::String(literal.value.clone().into_owned()),
         Ast::Array(array) => Json::Array(array.elements.iter().map(to_json).collect()),
-        Ast::Object(_) => Json::Object(serde_json::Map::new()),
+        Ast::Object(object) => {
+            Json::Object(object.properties.iter().map(|property| (property.name.as_str().to_owned(), to_json(&property.value))).collect())
+        }
     }
 }
 

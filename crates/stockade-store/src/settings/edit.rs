@@ -205,6 +205,19 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(_) => CstInputValue::Number(value.to_string()),
         Value::Text(text) => CstInputValue::String(text.clone().into_owned()),
         Value::List(hosts) => CstInputValue::Array(hosts.iter().map(|host| CstInputValue::String(host.to_string())).collect()),
+        Value::Secrets(_) => written(&value.to_json()),
+    }
+}
+
+fn written(json: &serde_json::Value) -> CstInputValue {
+    use serde_json::Value as Json;
+    match json {
+        Json::Null => CstInputValue::Null,
+        Json::Bool(value) => CstInputValue::Bool(*value),
+        Json::Number(number) => CstInputValue::Number(number.to_string()),
+        Json::String(text) => CstInputValue::String(text.clone()),
+        Json::Array(items) => CstInputValue::Array(items.iter().map(written).collect()),
+        Json::Object(fields) => CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), written(value))).collect()),
     }
 }
 

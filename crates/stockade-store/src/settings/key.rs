@@ -32,6 +32,8 @@ pub enum Kind {
     Number(Range, Null),
     /// A list of host patterns.
     Hosts,
+    /// Secrets by name: where each comes from, where it may go, how much of it may be used.
+    Secrets,
 }
 
 /// Bounds of a number, both included.
@@ -81,6 +83,7 @@ impl Kind {
             Self::Integer(range, null) => format!("a whole number from {} to {}{}", range.least, range.most, or_null(null)),
             Self::Number(range, null) => format!("a number from {} to {}{}", range.least, range.most, or_null(null)),
             Self::Hosts => "a list of hosts".to_owned(),
+            Self::Secrets => "an object with an entry for each secret".to_owned(),
         }
     }
 
@@ -88,7 +91,7 @@ impl Kind {
     pub fn takes_null(self) -> bool {
         match self {
             Self::Text(null) | Self::Integer(_, null) | Self::Number(_, null) => null == Null::Allowed,
-            Self::Bool | Self::Choice(_) | Self::Hosts => false,
+            Self::Bool | Self::Choice(_) | Self::Hosts | Self::Secrets => false,
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod key;
 mod layers;
 mod nearest;
 mod read;
+pub mod secrets;
 pub mod source;
 pub mod table;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use std::path::Path;
 pub use edit::{Outcome, Target, config_set, config_unset};
 pub use error::SettingsError;
 pub use flags::{Flags, Overruled};
+pub use secrets::{SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
 pub use typed::{Accel, Backend, Caller, Durability};
 

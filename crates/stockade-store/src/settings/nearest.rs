@@ -20,6 +20,13 @@ pub(crate) fn nearest(unknown: &str) -> String {
     best.map_or_else(String::new, |(_, known)| known.to_owned())
 }
 
+/// The nearest of a few words, where one is near at all.
+pub(super) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let unknown = plain(unknown);
+    let scored = known.iter().map(|word| (word_distance(&unknown, &plain(word)), *word));
+    scored.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= 2).map(|(_, word)| word)
+}
+
 /// Every key, then every group.
 fn candidates() -> impl Iterator<Item = &'static str> {
     let groups = KEYS.iter().flat_map(|key| key.name.match_indices('.').filter_map(|(at, _)| key.name.get(..at)));

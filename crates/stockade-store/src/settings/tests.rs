@@ -74,7 +74,7 @@ fn defaults_are_those_of_the_contract() {
         "sandbox.microvm.diskSize": 4096, "sandbox.microvm.accel": "auto",
         "sandbox.docker.host": null, "sandbox.docker.runtime": null, "sandbox.e2b.template": null, "sandbox.e2b.domain": null,
         "sandbox.kubernetes.context": null, "sandbox.kubernetes.namespace": null, "sandbox.kubernetes.runtimeClass": null,
-        "daemon.autostart": false, "receipts.durability": "effect",
+        "secrets": {}, "daemon.autostart": false, "receipts.durability": "effect",
     });
     assert_eq!(Json::Object(values), expected);
     assert!(settings.list().iter().all(|row| row.source == "default" && row.file.is_none() && row.line.is_none()));
@@ -305,6 +305,7 @@ fn typed_values() {
             "e2b": {"template": "t", "domain": "d"},
             "kubernetes": {"context": "c", "namespace": "n", "runtimeClass": "r"},
         },
+        "secrets": {"T": {"source": "file", "path": "/t"}},
         "daemon": {"autostart": true},
         "receipts": {"durability": "process"},
     });
@@ -326,6 +327,7 @@ fn typed_values() {
     assert_eq!(settings.image(), text("i"));
     assert_eq!(settings.workspace_mode(), sourced(MountMode::Rw, &source));
     assert_eq!(settings.allowed_hosts(), host("a.com"));
+    assert_eq!(settings.secrets().value.first().map(|secret| &secret.source), Some(&SecretSource::File { path: "/t".into() }));
     assert_eq!(settings.autostart(), sourced(true, &source));
     assert_eq!(settings.durability(), sourced(Durability::Process, &source));
     assert_eq!(
@@ -420,4 +422,16 @@ fn get_names_the_nearest_key() {
     assert_eq!(error.to_string(), "unknown setting `sandbox.limit.pids`; the nearest known one is `sandbox.limits.pids`");
     let error = Settings::defaults().get("sandbox.microvm").unwrap_err();
     assert_eq!(error.to_string(), "unknown setting `sandbox.microvm`; the nearest known one is `sandbox.microvm.checkpoint`");
+}
+
+#[test]
+fn secrets_are_a_persons_own_and_each_stands_once() {
+    let secrets =
+        load(r#"{ "secrets": { "TOKEN": { "source": "command", "command": ["gh", "auth", "token"] } } }"#, "", "").unwrap().secrets();
+    assert_eq!(secrets.value.iter().map(|s| (s.name.as_str(), s.source.word())).collect::<Vec<_>>(), [("TOKEN", "command")]);
+    let twice = r#"{ "secrets": { "A": { "source": "store" }, "A": { "source": "env" } } }"#;
+    let error = load(twice, "", "").unwrap_err().to_string();
+    assert!(error.contains("secrets.A"), "{error}");
+    let error = load("", r#"{ "secrets": {} }"#, "").unwrap_err();
+    assert!(matches!(error, SettingsError::NotForProjects { .. }), "{error}");
 }

@@ -11,6 +11,7 @@ use stockade_core::spec::{BackendKind, MountMode};
 use super::Settings;
 use super::flags::MEBIBYTE;
 use super::layers::Cell;
+use super::secrets::SecretSetting;
 use super::source::{Source, Sourced};
 use super::value::Value;
 use crate::hosts::HostPattern;
@@ -264,6 +265,14 @@ impl Settings {
         }
     }
 
+    /// Where secrets come from, by name.
+    pub fn secrets(&self) -> Sourced<Vec<SecretSetting>> {
+        self.sourced("secrets").map(|value| match value {
+            Value::Secrets(secrets) => secrets,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => Vec::new(),
+        })
+    }
+
     /// Whether commands start the daemon.
     pub fn autostart(&self) -> Sourced<bool> {
         self.switch("daemon.autostart")
@@ -294,14 +303,14 @@ impl Settings {
     fn optional(&self, name: &str) -> Sourced<Option<String>> {
         self.sourced(name).map(|value| match value {
             Value::Text(text) => Some(text.into_owned()),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Secrets(_) => None,
         })
     }
 
     fn hosts(&self, name: &str) -> Sourced<Vec<HostPattern>> {
         self.sourced(name).map(|value| match value {
             Value::List(hosts) => hosts,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Secrets(_) => Vec::new(),
         })
     }
 
@@ -330,6 +339,6 @@ fn limit<T>(value: T, source: &Source) -> Limit<T> {
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => Some(*number),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) => None,
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) => None,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use stockade_core::escape::escape;
 
 use super::key::{Key, Kind, Range};
+use super::secrets::{self, SecretSetting};
 use crate::hosts::HostPattern;
 
 /// The most hosts in one list.
@@ -28,6 +29,8 @@ pub enum Value {
     Text(Cow<'static, str>),
     /// Host patterns.
     List(Vec<HostPattern>),
+    /// Secrets by name.
+    Secrets(Vec<SecretSetting>),
 }
 
 /// Why something is not a value of its key.
@@ -68,7 +71,10 @@ impl Value {
             },
             (Kind::Number(range, _), Json::Number(number)) => in_range(number, range).map(Self::Number).ok_or_else(wrong_type),
             (Kind::Hosts, Json::Array(items)) => check_hosts(items).map(Self::List),
-            (Kind::Bool | Kind::Choice(_) | Kind::Text(_) | Kind::Integer(..) | Kind::Number(..) | Kind::Hosts, _) => Err(wrong_type()),
+            (Kind::Secrets, Json::Object(entries)) => secrets::from_json(entries).map(Self::Secrets),
+            (Kind::Bool | Kind::Choice(_) | Kind::Text(_) | Kind::Integer(..) | Kind::Number(..) | Kind::Hosts | Kind::Secrets, _) => {
+                Err(wrong_type())
+            }
         }
     }
 
@@ -84,6 +90,7 @@ impl Value {
             Kind::Hosts if text.starts_with('[') && text.ends_with(']') && !is_bracketed_address(text) => {
                 as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON array".to_owned() })?
             }
+            Kind::Secrets => as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON object".to_owned() })?,
             Kind::Hosts if text.is_empty() => Json::Array(Vec::new()),
             Kind::Hosts => Json::Array(text.split(',').map(|host| Json::String(host.trim().to_owned())).collect()),
         };
@@ -99,6 +106,7 @@ impl Value {
             Self::Number(value) if value.fract() == 0.0 => Json::from(*value as u64),
             Self::Number(value) => Json::from(*value),
             Self::Text(text) => Json::String(text.clone().into_owned()),
+            Self::Secrets(secrets) => secrets::to_json(secrets),
             Self::List(hosts) => Json::Array(hosts.iter().map(|host| Json::String(host.to_string())).collect()),
         }
     }
