@@ -193,10 +193,10 @@ mod tests {
         let check = |bytes: &[u8]| SecretValue::new(bytes.to_vec()).err();
         assert_eq!(check(&[b'~'; 16]), None);
         assert_eq!(check(b"with blanks inside it"), None);
-        assert_eq!(check(&[b'x'; MAX_VALUE]), None);
+        assert_eq!(check(&vec![b'x'; MAX_VALUE]), None);
         assert_eq!(check(b""), Some(BadSecretValue::Empty));
         assert_eq!(check(&[b'x'; 15]), Some(BadSecretValue::Short));
-        assert_eq!(check(&[b'x'; MAX_VALUE + 1]), Some(BadSecretValue::Long));
+        assert_eq!(check(&vec![b'x'; MAX_VALUE + 1]), Some(BadSecretValue::Long));
         assert_eq!(check(b" 0123456789abcdef"), Some(BadSecretValue::Blank));
         assert_eq!(check(b"0123456789abcdef "), Some(BadSecretValue::Blank));
         for bad in [&b"0123456789abcdef\r\nX: y"[..], b"0123456789abcdef\0", "0123456789abcdefä".as_bytes(), b"0123456789abcdef\x7f"] {

@@ -21,6 +21,10 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         path: "crates/stockade-shim-image/build.rs",
         reason: "builds the guest program with cargo; runs at build time, on the developer's machine",
     },
+    Exception {
+        path: "crates/stockade-broker/src/sources/command.rs",
+        reason: "runs the program that the person's own settings name as the source of a secret",
+    },
     Exception { path: "soak/src/cage.rs", reason: "starts itself in namespaces of its own; never installed" },
     Exception { path: "soak/src/ground.rs", reason: "starts the program under test, and what starves it; never installed" },
     Exception {
@@ -56,13 +60,14 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_not_use: &["anyhow", "clap"],
     },
     Direction { name: "stockade-store", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap"] },
+    Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
     Direction { name: "stockade-probe", may_use: &[], may_not_use: &["tokio", "serde", "serde_json", "rustix"] },
     Direction {
         name: "stockade-conformance",
         may_use: &["stockade-core", "stockade-wire", "stockade-sandbox"],
         may_not_use: &["anyhow", "clap", "libc"],
     },
-    Direction { name: "stockade", may_use: &["stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
+    Direction { name: "stockade", may_use: &["stockade-broker", "stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
     Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },

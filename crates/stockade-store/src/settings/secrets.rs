@@ -1,5 +1,5 @@
-//! The setting `secrets`: where the value of a secret comes from when it is neither in the store nor in the caller's variable of
-//! that name, where it may go, and how much of it may be used.
+//! The setting `secrets`: where the value of a secret comes from, instead of the store or else the caller's variable of that name;
+//! where it may go, and how much of it may be used.
 //!
 //! ```json
 //! "secrets": {
@@ -38,7 +38,7 @@ pub struct SecretSetting {
     pub name: SecretName,
     /// Where its value is.
     pub source: SecretSource,
-    /// Where it may go where a command line names no host; empty: nowhere.
+    /// The only hosts it may be bound to; empty: any that a command line names.
     pub hosts: Vec<HostPattern>,
     /// How often one sandbox may use it.
     pub max_uses: Option<u64>,

@@ -1,0 +1,73 @@
+//! Who is at the other end of a Unix socket. Another user is refused, and so is a process in a PID namespace of its own: that is what a
+//! sandbox has, and the user id of a sandbox may look like ours from here.
+//!
+//! For a socket pair this says nothing: both ends were made by one process, which hands them to whom it chooses.
+
+use std::os::unix::net::UnixStream;
+
+/// Why a peer is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The kernel does not say.
+    #[error("cannot see who connected")]
+    Unknown(#[source] std::io::Error),
+    /// Another user.
+    #[error("user {theirs} connected to the broker of user {ours}")]
+    OtherUser {
+        /// Who it is.
+        theirs: u32,
+        /// Who we are.
+        ours: u32,
+    },
+    /// From inside a sandbox or container, or already gone.
+    #[error("process {0} connected from a process namespace of its own, or is gone")]
+    Inside(i32),
+}
+
+/// Refuses a peer that must not ask.
+#[cfg(target_os = "linux")]
+pub fn check(stream: &UnixStream) -> Result<(), PeerError> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|errno| PeerError::Unknown(errno.into()))?;
+    judge(peer.uid.as_raw(), peer.pid.as_raw_nonzero().get(), rustix::process::geteuid().as_raw(), |pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/status")).ok()
+    })
+}
+
+/// Refuses everybody where the kernel has no such question.
+#[cfg(not(target_os = "linux"))]
+pub fn check(_stream: &UnixStream) -> Result<(), PeerError> {
+    Err(PeerError::Unknown(std::io::ErrorKind::Unsupported.into()))
+}
+
+#[cfg(any(target_os = "linux", test))]
+fn judge(theirs: u32, pid: i32, ours: u32, status: impl Fn(i32) -> Option<String>) -> Result<(), PeerError> {
+    if theirs != ours {
+        return Err(PeerError::OtherUser { theirs, ours });
+    }
+    // One number for each namespace that the process is in, beginning with ours.
+    let status = status(pid).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).map(|rest| rest.split_whitespace().count());
+    if numbers == Some(1) { Ok(()) } else { Err(PeerError::Inside(pid)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_processes_are_let_in() {
+        let (one, _two) = UnixStream::pair().unwrap();
+        check(&one).unwrap();
+    }
+
+    #[test]
+    fn others_and_those_inside_are_refused() {
+        let status = |text: &'static str| move |_| Some(text.to_owned());
+        assert!(judge(1000, 5, 1000, status("Name:\tx\nNSpid:\t5\n")).is_ok());
+        assert!(matches!(judge(1001, 5, 1000, status("NSpid:\t5\n")), Err(PeerError::OtherUser { theirs: 1001, ours: 1000 })));
+        assert!(matches!(judge(0, 5, 1000, status("NSpid:\t5\n")), Err(PeerError::OtherUser { .. })));
+        assert!(matches!(judge(1000, 5, 1000, status("NSpid:\t5\t1\n")), Err(PeerError::Inside(5))));
+        assert!(matches!(judge(1000, 5, 1000, status("Name:\tx\n")), Err(PeerError::Inside(5))));
+        assert!(matches!(judge(1000, 5, 1000, |_| None), Err(PeerError::Inside(5))));
+    }
+}

@@ -1,0 +1,228 @@
+//! The broker as a process: answers over connections until they end.
+//!
+//! ```text
+//!  accepted ─ peer refused ─▶ closed
+//!     └─ Hello ─ other version or role ─▶ closed
+//!          └─ serving ─ end, malformed frame ─▶ closed; an owner's sandboxes are forgotten
+//! ```
+//!
+//! An owner's questions are answered one after the other. Of egress's, those that need a source have a thread each, at most
+//! `MAX_BUSY`, so that a slow program holds up nobody else. A malformed frame ends its connection: both ends are ours, so it is a bug
+//! or somebody else.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::broker::{Broker, BrokerError, SandboxLabel};
+use crate::peer::{self, PeerError};
+use crate::shared::lock;
+use crate::talk::VERSION;
+use crate::talk::frame::{self, FrameError};
+use crate::talk::message::{Ask, Refusal, Reply, Role};
+
+/// How many questions of one connection may wait for a source at once.
+const MAX_BUSY: usize = 64;
+/// How many connections a listening broker has at once.
+const MAX_CONNECTIONS: usize = 256;
+/// How long a new connection may take to say what it is.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// Why a connection ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Not let in.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// Something that is no message, or a broken stream.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// Another protocol.
+    #[error("the other end speaks version {0}, not {VERSION}")]
+    Version(u16),
+    /// It did not begin with `Hello`, or said it twice.
+    #[error("the other end did not say what it is, once and first")]
+    NoHello,
+    /// Another role than the connection was made for.
+    #[error("the other end is not what this connection was made for")]
+    Role,
+    /// The listening socket failed.
+    #[error("cannot accept connections")]
+    Accept(#[source] io::Error),
+}
+
+/// Serves one end of a socket pair that was made for `role`, until the other end is closed.
+pub fn serve(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), ServeError> {
+    let mut stream = stream;
+    welcome(&mut stream, |said| said == role)?;
+    converse(broker, stream, role)
+}
+
+/// Serves whoever connects and is let in, each in a thread of its own. Returns only when the socket fails.
+///
+/// The socket must lie in a directory that only its user can enter.
+pub fn listen(broker: &Arc<Broker>, listener: &UnixListener) -> Result<(), ServeError> {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let (stream, _) = listener.accept().map_err(ServeError::Accept)?;
+        let Some(place) = Place::take(&open, MAX_CONNECTIONS) else { continue };
+        let broker = Arc::clone(broker);
+        // Who is refused sees the connection close; there is nobody else to tell.
+        let _ = std::thread::Builder::new().name("connection".to_owned()).spawn(move || {
+            let _place = place;
+            drop(admit(&broker, stream));
+        });
+    }
+}
+
+/// One connection of a listening socket, from its beginning to its end.
+pub fn admit(broker: &Arc<Broker>, stream: UnixStream) -> Result<(), ServeError> {
+    let mut stream = stream;
+    peer::check(&stream)?;
+    stream.set_read_timeout(Some(HELLO)).map_err(FrameError::from)?;
+    let role = welcome(&mut stream, |_| true)?;
+    stream.set_read_timeout(None).map_err(FrameError::from)?;
+    converse(broker, stream, role)
+}
+
+fn welcome(stream: &mut UnixStream, may_be: impl Fn(Role) -> bool) -> Result<Role, ServeError> {
+    let first = frame::read(stream)?.ok_or(ServeError::NoHello)?;
+    match Ask::decode(&first)? {
+        Ask::Hello { version: VERSION, role } if !may_be(role) => Err(ServeError::Role),
+        Ask::Hello { version: VERSION, role } => {
+            frame::write(stream, &Reply::Welcome { version: VERSION }.encode())?;
+            Ok(role)
+        }
+        Ask::Hello { version, .. } => Err(ServeError::Version(version)),
+        Ask::Register { .. } | Ask::Release { .. } | Ask::Value { .. } | Ask::Spend { .. } => Err(ServeError::NoHello),
+    }
+}
+
+fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), ServeError> {
+    let mut reader = stream.try_clone().map_err(FrameError::from)?;
+    let writer = Arc::new(Mutex::new(stream));
+    let busy = Arc::new(AtomicUsize::new(0));
+    let mut owned = Owned { broker, sandboxes: Vec::new() };
+    while let Some(body) = frame::read(&mut reader)? {
+        let ask = Ask::decode(&body)?;
+        drop(body);
+        let reply = match (role, ask) {
+            (_, Ask::Hello { .. }) => return Err(ServeError::NoHello),
+            (Role::Owner, Ask::Register { id, sandbox, wishes }) => match broker.register(&sandbox, wishes) {
+                Ok(bound) => {
+                    owned.sandboxes.push(sandbox);
+                    Reply::Registered { id, placeholders: bound.into_iter().map(|bound| bound.placeholder.to_string()).collect() }
+                }
+                Err(error) => refused(id, &error),
+            },
+            (Role::Owner, Ask::Release { id, sandbox }) => {
+                // Another owner's sandbox is not this one's to end.
+                if let Some(at) = owned.sandboxes.iter().position(|known| *known == sandbox) {
+                    owned.sandboxes.swap_remove(at);
+                    broker.release(&sandbox);
+                }
+                Reply::Done { id }
+            }
+            (Role::Egress, Ask::Value { id, sandbox, name }) => match broker.value_at_hand(&sandbox, &name) {
+                Some(answer) => given(id, answer),
+                None => match Place::take(&busy, MAX_BUSY) {
+                    None => deny(id, Refusal::Busy, "too many secrets are being asked for at once"),
+                    Some(place) => {
+                        let (broker, writer) = (Arc::clone(broker), Arc::clone(&writer));
+                        let started = std::thread::Builder::new().name("source".to_owned()).spawn(move || {
+                            let _place = place;
+                            let reply = given(id, broker.value(&sandbox, &name));
+                            // The other end may be gone, which its own reader notices.
+                            let _ = frame::write(&mut *lock(&writer), &reply.encode());
+                        });
+                        match started {
+                            Ok(_) => continue,
+                            Err(_) => deny(id, Refusal::Busy, "no thread can be started"),
+                        }
+                    }
+                },
+            },
+            (Role::Egress, Ask::Spend { id, sandbox, name, bytes }) => match broker.spend(&sandbox, &name, bytes) {
+                Ok(()) => Reply::Done { id },
+                Err(error) => refused(id, &error),
+            },
+            (Role::Owner, Ask::Value { id, .. } | Ask::Spend { id, .. })
+            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. }) => {
+                deny(id, Refusal::Role, "this connection may not ask that")
+            }
+        };
+        frame::write(&mut *lock(&writer), &reply.encode())?;
+    }
+    Ok(())
+}
+
+fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
+    match answer {
+        Ok(answer) => Reply::Value {
+            id,
+            value: answer.lease.value.duplicate(),
+            expires: answer.expires,
+            fresh_until: answer.fresh_until,
+            keep: answer.keep,
+        },
+        Err(error) => refused(id, &error),
+    }
+}
+
+fn refused(id: u32, error: &BrokerError) -> Reply {
+    let why = match error {
+        BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
+        BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
+        BrokerError::Source(_) | BrokerError::Placeholder(_) => Refusal::NoValue,
+        BrokerError::UsedUp { .. } => Refusal::UsedUp,
+        BrokerError::TooMany(_) => Refusal::Busy,
+    };
+    Reply::Refused { id, why, message: with_causes(error), hint: error.hint().unwrap_or_default() }
+}
+
+fn deny(id: u32, why: Refusal, message: &str) -> Reply {
+    Reply::Refused { id, why, message: message.to_owned(), hint: String::new() }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        message.push_str(": ");
+        message.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    message
+}
+
+/// An owner's sandboxes, forgotten with it.
+struct Owned<'a> {
+    broker: &'a Broker,
+    sandboxes: Vec<SandboxLabel>,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        for sandbox in &self.sandboxes {
+            self.broker.release(sandbox);
+        }
+    }
+}
+
+/// One of a limited number of places, given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let place = taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < most).then_some(now + 1));
+        place.ok().map(|_| Self(Arc::clone(taken)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

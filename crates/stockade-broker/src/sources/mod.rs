@@ -1,0 +1,183 @@
+//! Where a value comes from: the store, the caller's variable, a file, or what a program prints.
+//!
+//! Without a setting for a secret: the store, else the caller's variable of that name. With one: that source alone. Nothing is guessed, and a
+//! source that fails is a failure, never a step to the next one.
+
+mod command;
+mod file;
+mod output;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use stockade_core::escape::escape_bytes;
+use stockade_store::settings::SecretSource;
+
+use crate::store::{Store, StoreError};
+use crate::{BadSecretValue, SecretName, SecretValue};
+pub(crate) use slot::Slot;
+
+/// After this long a value that names no end is asked for again, so that a changed one is noticed.
+const FRESH: Duration = Duration::from_mins(1);
+/// The same for what a program printed, which costs more.
+const FRESH_COMMAND: Duration = Duration::from_mins(5);
+/// A value is asked for again this long before its end, or after four fifths of its time where that is shorter.
+const AHEAD: Duration = Duration::from_mins(1);
+
+/// A value and for how long it is good.
+#[derive(Debug)]
+pub struct Lease {
+    /// The value.
+    pub value: SecretValue,
+    /// After this it is worthless.
+    pub expires: Option<SystemTime>,
+    /// After this it is asked for again.
+    pub fresh_until: SystemTime,
+}
+
+impl Lease {
+    /// Whether it may still be used at all.
+    pub(crate) fn is_usable(&self, now: SystemTime) -> bool {
+        now < self.expires.unwrap_or(self.fresh_until)
+    }
+
+    /// Whether it may be used without asking again.
+    pub(crate) fn is_fresh(&self, now: SystemTime) -> bool {
+        now < self.fresh_until && self.is_usable(now)
+    }
+
+    fn new(value: SecretValue, expires: Option<SystemTime>, now: SystemTime, fresh: Duration) -> Self {
+        let fresh_until = expires.map_or(now + fresh, |end| {
+            let left = end.duration_since(now).unwrap_or_default();
+            now + left.saturating_sub(AHEAD.min(left / 5))
+        });
+        Self { value, expires, fresh_until }
+    }
+}
+
+/// Where sources look.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The secret store.
+    pub store: Store,
+    /// Where programs are found; only absolute directories count.
+    pub path: OsString,
+    /// Where programs are started.
+    pub home: PathBuf,
+}
+
+/// Why a source gave no value.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Nobody has one.
+    #[error(
+        "there is no value for the secret `{0}`: it is not in the secret store, and the caller's environment has no variable of that name"
+    )]
+    Nowhere(SecretName),
+    /// The store has none.
+    #[error("the secret `{0}` is not in the secret store")]
+    NotKept(SecretName),
+    /// The variable is not set.
+    #[error("the caller's environment has no variable `{variable}`, where the settings say the secret `{name}` is")]
+    NoVariable {
+        /// Which secret.
+        name: SecretName,
+        /// Which variable.
+        variable: SecretName,
+    },
+    /// The store failed.
+    #[error("the secret store failed")]
+    Store(#[from] StoreError),
+    /// A file cannot be read.
+    #[error("cannot read the file of the secret `{name}`, `{}`", shown(.path))]
+    File {
+        /// Which secret.
+        name: SecretName,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file that others may change, or that is no file.
+    #[error("the file of the secret `{name}`, `{}`, is not used: {why}", shown(.path))]
+    FileRefused {
+        /// Which secret.
+        name: SecretName,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// A program failed.
+    #[error("the command of the secret `{name}` gave no value: {why}")]
+    Command {
+        /// Which secret.
+        name: SecretName,
+        /// Why.
+        why: String,
+    },
+    /// What was found is no value.
+    #[error("what is there for the secret `{name}` cannot be used")]
+    Value {
+        /// Which secret.
+        name: SecretName,
+        /// Why.
+        #[source]
+        source: BadSecretValue,
+    },
+    /// It is over.
+    #[error("the value of the secret `{0}` is past its end already")]
+    Expired(SecretName),
+}
+
+impl SourceError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Nowhere(name) | Self::NotKept(name) => Some(format!("keep it once: stockade secret set {name}")),
+            Self::NoVariable { variable, .. } => Some(format!("export {variable} before you start")),
+            Self::Store(error) => error.hint(),
+            Self::FileRefused { path, .. } => Some(format!("chmod go-w '{}'", shown(path))),
+            Self::Command { .. } => Some("run the command by hand to see what it says".to_owned()),
+            Self::Value { name, .. } => Some(format!("see where it comes from: stockade secret list; or stockade secret set {name}")),
+            Self::File { .. } | Self::Expired(_) => None,
+        }
+    }
+}
+
+/// Asks a source that does not depend on the caller. `None`: the store was asked without a setting, and has none.
+pub(crate) fn fetch(
+    name: &SecretName,
+    source: Option<&SecretSource>,
+    around: &Surroundings,
+    now: SystemTime,
+) -> Result<Option<Lease>, SourceError> {
+    match source {
+        None => Ok(around.store.get(name)?.map(|value| Lease::new(value, None, now, FRESH))),
+        Some(SecretSource::Store) => match around.store.get(name)? {
+            Some(value) => Ok(Some(Lease::new(value, None, now, FRESH))),
+            None => Err(SourceError::NotKept(name.clone())),
+        },
+        // The caller's own value came with the sandbox; there is nothing to ask.
+        Some(SecretSource::Env { .. }) => Ok(None),
+        Some(SecretSource::File { path }) => file::read(name, path).map(|value| Some(Lease::new(value, None, now, FRESH))),
+        Some(SecretSource::Command { argv }) => {
+            let printed = command::run(argv, around).map_err(|why| SourceError::Command { name: name.clone(), why: why.to_string() })?;
+            output::read(name, printed, now).map(|(value, expires)| Some(Lease::new(value, expires, now, FRESH_COMMAND)))
+        }
+    }
+}
+
+/// The caller's own value as a lease: it cannot change, so only the asking is repeated.
+pub(crate) fn of_caller(value: &SecretValue, now: SystemTime) -> Lease {
+    Lease::new(value.duplicate(), None, now, FRESH)
+}
+
+fn shown(path: &std::path::Path) -> String {
+    escape_bytes(path.as_os_str().as_encoded_bytes())
+}

@@ -1,0 +1,380 @@
+//! The messages, and their bodies. Pure; every field is checked on the way in.
+
+use std::time::SystemTime;
+
+use zeroize::Zeroizing;
+
+use super::codec::{Reader, Writer};
+use super::frame::FrameError;
+use crate::binding::{MAX_HOSTS, SecretBinding};
+use crate::broker::{Keep, MAX_SECRETS, SandboxLabel, Wish};
+use crate::{HostPattern, SecretName, SecretValue};
+
+/// The longest placeholder or message to a person.
+const MAX_TEXT: usize = stockade_core::secret::MAX_VALUE;
+
+/// What the other end is to the broker. Fixed for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Registers sandboxes and gets placeholders; never a value.
+    Owner,
+    /// Gets values of registered sandboxes.
+    Egress,
+}
+
+/// What the broker is asked.
+#[derive(Debug)]
+pub enum Ask {
+    /// First on every connection.
+    Hello {
+        /// The protocol.
+        version: u16,
+        /// What the other end is.
+        role: Role,
+    },
+    /// Owner: a sandbox is to have secrets.
+    Register {
+        /// Of this question; its answer has the same.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+        /// What it is to have.
+        wishes: Vec<Wish>,
+    },
+    /// Owner: a sandbox has ended.
+    Release {
+        /// Of this question.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+    },
+    /// Egress: the value of a secret, for one use.
+    Value {
+        /// Of this question.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+        /// Which secret.
+        name: SecretName,
+    },
+    /// Egress: bytes were sent with a secret.
+    Spend {
+        /// Of this question.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+        /// Which secret.
+        name: SecretName,
+        /// How many.
+        bytes: u64,
+    },
+}
+
+/// What the broker answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// To `Hello`.
+    Welcome {
+        /// The protocol.
+        version: u16,
+    },
+    /// To `Register`: each secret's placeholder, in the order of the wishes.
+    Registered {
+        /// Of the question.
+        id: u32,
+        /// The placeholders.
+        placeholders: Vec<String>,
+    },
+    /// To `Value`.
+    Value {
+        /// Of the question.
+        id: u32,
+        /// The value.
+        value: SecretValue,
+        /// When it is worthless.
+        expires: Option<SystemTime>,
+        /// When to ask again.
+        fresh_until: SystemTime,
+        /// Whether it may be kept until then.
+        keep: Keep,
+    },
+    /// To `Release` and `Spend`.
+    Done {
+        /// Of the question.
+        id: u32,
+    },
+    /// To anything.
+    Refused {
+        /// Of the question.
+        id: u32,
+        /// Why, for programs.
+        why: Refusal,
+        /// Why, for people; holds no value.
+        message: String,
+        /// What to do about it; may be empty.
+        hint: String,
+    },
+}
+
+/// Why the broker refused, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The sandbox is not known, or known already.
+    Sandbox,
+    /// The sandbox does not have that secret, or may not bind it there.
+    NotBound,
+    /// The source gave no value.
+    NoValue,
+    /// The budget is used up.
+    UsedUp,
+    /// The role may not ask that.
+    Role,
+    /// Too much at once.
+    Busy,
+}
+
+const REFUSALS: [Refusal; 6] = [Refusal::Sandbox, Refusal::NotBound, Refusal::NoValue, Refusal::UsedUp, Refusal::Role, Refusal::Busy];
+
+impl Ask {
+    /// The body of a frame.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        match self {
+            Self::Hello { version, role } => Writer::new(1, 0).short(*version).byte(match role {
+                Role::Owner => 1,
+                Role::Egress => 2,
+            }),
+            Self::Register { id, sandbox, wishes } => {
+                let room = wishes.iter().map(room_of).sum();
+                let head = Writer::new(2, room).word(*id).bytes(sandbox.as_str().as_bytes()).short(wishes.len() as u16);
+                wishes.iter().fold(head, write_wish)
+            }
+            Self::Release { id, sandbox } => Writer::new(3, 0).word(*id).bytes(sandbox.as_str().as_bytes()),
+            Self::Value { id, sandbox, name } => {
+                Writer::new(4, 0).word(*id).bytes(sandbox.as_str().as_bytes()).bytes(name.as_str().as_bytes())
+            }
+            Self::Spend { id, sandbox, name, bytes } => {
+                Writer::new(5, 0).word(*id).bytes(sandbox.as_str().as_bytes()).bytes(name.as_str().as_bytes()).long(*bytes)
+            }
+        }
+        .end()
+    }
+
+    /// Reads the body of a frame.
+    pub fn decode(body: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader(body);
+        let ask = match reader.byte()? {
+            1 => {
+                let version = reader.short()?;
+                let role = match reader.byte()? {
+                    1 => Role::Owner,
+                    2 => Role::Egress,
+                    _ => return Err(FrameError::Malformed("an unknown role")),
+                };
+                Self::Hello { version, role }
+            }
+            2 => {
+                let (id, sandbox) = (reader.word()?, label(&mut reader)?);
+                let count = usize::from(reader.short()?);
+                if count > MAX_SECRETS {
+                    return Err(FrameError::Malformed("more secrets than a sandbox may have"));
+                }
+                let wishes = (0..count).map(|_| read_wish(&mut reader)).collect::<Result<_, _>>()?;
+                Self::Register { id, sandbox, wishes }
+            }
+            3 => Self::Release { id: reader.word()?, sandbox: label(&mut reader)? },
+            4 => Self::Value { id: reader.word()?, sandbox: label(&mut reader)?, name: name(&mut reader)? },
+            5 => Self::Spend { id: reader.word()?, sandbox: label(&mut reader)?, name: name(&mut reader)?, bytes: reader.long()? },
+            _ => return Err(FrameError::Malformed("an unknown question")),
+        };
+        reader.end().map(|()| ask)
+    }
+}
+
+impl Reply {
+    /// The body of a frame.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        match self {
+            Self::Welcome { version } => Writer::new(1, 0).short(*version),
+            Self::Registered { id, placeholders } => {
+                let head = Writer::new(2, 0).word(*id).short(placeholders.len() as u16);
+                placeholders.iter().fold(head, |writer, placeholder| writer.bytes(placeholder.as_bytes()))
+            }
+            Self::Value { id, value, expires, fresh_until, keep } => {
+                Writer::new(3, value.expose().len()).word(*id).bytes(value.expose()).time(*expires).time(Some(*fresh_until)).byte(
+                    match keep {
+                        Keep::UntilStale => 1,
+                        Keep::Once => 2,
+                    },
+                )
+            }
+            Self::Done { id } => Writer::new(4, 0).word(*id),
+            Self::Refused { id, why, message, hint } => {
+                let why = REFUSALS.iter().position(|refusal| refusal == why).unwrap_or_default() as u8;
+                Writer::new(5, 0).word(*id).byte(why).bytes(message.as_bytes()).bytes(hint.as_bytes())
+            }
+        }
+        .end()
+    }
+
+    /// Reads the body of a frame.
+    pub fn decode(body: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader(body);
+        let reply = match reader.byte()? {
+            1 => Self::Welcome { version: reader.short()? },
+            2 => {
+                let id = reader.word()?;
+                let count = usize::from(reader.short()?);
+                if count > MAX_SECRETS {
+                    return Err(FrameError::Malformed("more placeholders than a sandbox may have"));
+                }
+                let placeholders = (0..count).map(|_| placeholder(&mut reader)).collect::<Result<_, _>>()?;
+                Self::Registered { id, placeholders }
+            }
+            3 => Self::Value {
+                id: reader.word()?,
+                value: SecretValue::new(reader.bytes()?.to_vec()).map_err(|_| FrameError::Malformed("a value that is none"))?,
+                expires: reader.time()?,
+                fresh_until: reader.time()?.ok_or(FrameError::Malformed("a value without a time to ask again"))?,
+                keep: match reader.byte()? {
+                    1 => Keep::UntilStale,
+                    2 => Keep::Once,
+                    _ => return Err(FrameError::Malformed("an unknown way to keep a value")),
+                },
+            },
+            4 => Self::Done { id: reader.word()? },
+            5 => Self::Refused {
+                id: reader.word()?,
+                why: REFUSALS.get(usize::from(reader.byte()?)).copied().ok_or(FrameError::Malformed("an unknown refusal"))?,
+                message: text(&mut reader)?,
+                hint: text(&mut reader)?,
+            },
+            _ => return Err(FrameError::Malformed("an unknown answer")),
+        };
+        reader.end().map(|()| reply)
+    }
+
+    /// The question that this answers; `None` for `Welcome`.
+    pub fn id(&self) -> Option<u32> {
+        match self {
+            Self::Welcome { .. } => None,
+            Self::Registered { id, .. } | Self::Value { id, .. } | Self::Done { id } | Self::Refused { id, .. } => Some(*id),
+        }
+    }
+}
+
+fn room_of(wish: &Wish) -> usize {
+    let hosts: usize = wish.binding.hosts().iter().map(|host| host.to_string().len() + 2).sum();
+    wish.binding.name().as_str().len() + hosts + wish.caller.as_ref().map_or(0, |value| value.expose().len()) + 16
+}
+
+fn write_wish(writer: Writer, wish: &Wish) -> Writer {
+    let hosts = wish.binding.hosts();
+    let writer = writer.bytes(wish.binding.name().as_str().as_bytes()).short(hosts.len() as u16);
+    let writer = hosts.iter().fold(writer, |writer, host| writer.bytes(host.to_string().as_bytes()));
+    match &wish.caller {
+        None => writer.byte(0),
+        Some(value) => writer.byte(1).bytes(value.expose()),
+    }
+}
+
+fn read_wish(reader: &mut Reader<'_>) -> Result<Wish, FrameError> {
+    let name = name(reader)?;
+    let count = usize::from(reader.short()?);
+    if count > MAX_HOSTS {
+        return Err(FrameError::Malformed("more hosts than a secret may have"));
+    }
+    let host = |reader: &mut Reader<'_>| HostPattern::parse(reader.text()?).map_err(|_| FrameError::Malformed("a host that is none"));
+    let hosts = (0..count).map(|_| host(reader)).collect::<Result<Vec<_>, _>>()?;
+    let binding = SecretBinding::new(name, hosts).map_err(|_| FrameError::Malformed("a secret without hosts"))?;
+    let caller = match reader.byte()? {
+        0 => None,
+        1 => Some(SecretValue::new(reader.bytes()?.to_vec()).map_err(|_| FrameError::Malformed("a value that is none"))?),
+        _ => return Err(FrameError::Malformed("neither a value nor none")),
+    };
+    Ok(Wish { binding, caller })
+}
+
+fn label(reader: &mut Reader<'_>) -> Result<SandboxLabel, FrameError> {
+    reader.text()?.parse().map_err(|_| FrameError::Malformed("a sandbox that is none"))
+}
+
+fn name(reader: &mut Reader<'_>) -> Result<SecretName, FrameError> {
+    reader.text()?.parse().map_err(|_| FrameError::Malformed("a name that is none"))
+}
+
+fn placeholder(reader: &mut Reader<'_>) -> Result<String, FrameError> {
+    let text = reader.text()?;
+    // What is put in a sandbox's environment has the form of a value.
+    SecretValue::new(text.as_bytes().to_vec()).map_err(|_| FrameError::Malformed("a placeholder that is none"))?;
+    Ok(text.to_owned())
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String, FrameError> {
+    let text = reader.text()?;
+    if text.len() > MAX_TEXT { Err(FrameError::Malformed("text that is too long")) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn value() -> SecretValue {
+        SecretValue::new(b"ghp_0123456789abcdef".to_vec()).unwrap()
+    }
+
+    fn asks() -> Vec<Ask> {
+        let (sandbox, name): (SandboxLabel, SecretName) = ("0123456789abcdef".parse().unwrap(), "TOKEN".parse().unwrap());
+        let wish = |text: &str, caller| Wish { binding: text.parse().unwrap(), caller };
+        let wishes = vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)];
+        vec![
+            Ask::Hello { version: 1, role: Role::Owner },
+            Ask::Hello { version: 9, role: Role::Egress },
+            Ask::Register { id: 7, sandbox: sandbox.clone(), wishes },
+            Ask::Release { id: 8, sandbox: sandbox.clone() },
+            Ask::Value { id: 9, sandbox: sandbox.clone(), name: name.clone() },
+            Ask::Spend { id: 10, sandbox, name, bytes: u64::MAX },
+        ]
+    }
+
+    fn replies() -> Vec<Reply> {
+        let at = UNIX_EPOCH + Duration::from_secs(5);
+        let given = |expires, keep| Reply::Value { id: 3, value: value(), expires, fresh_until: at, keep };
+        vec![
+            Reply::Welcome { version: 1 },
+            Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
+            given(None, Keep::UntilStale),
+            given(Some(at), Keep::Once),
+            Reply::Done { id: 4 },
+            Reply::Refused { id: 5, why: Refusal::Busy, message: "no".into(), hint: String::new() },
+        ]
+    }
+
+    /// Every message comes back, and no cut or longer form of it is taken.
+    fn check<T>(
+        bodies: impl Iterator<Item = Zeroizing<Vec<u8>>>,
+        again: impl Fn(&[u8]) -> Result<T, FrameError>,
+        encode: impl Fn(&T) -> Zeroizing<Vec<u8>>,
+    ) {
+        for body in bodies {
+            assert_eq!(encode(&again(&body).unwrap()), body);
+            for cut in 0..body.len() {
+                assert!(again(&body[..cut]).is_err(), "{cut} of {body:?}");
+            }
+            assert!(again(&[body.as_slice(), b"x"].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn messages_come_back_and_nothing_else_is_taken() {
+        check(asks().iter().map(Ask::encode), Ask::decode, Ask::encode);
+        check(replies().iter().map(Reply::encode), Reply::decode, Reply::encode);
+    }
+
+    #[test]
+    fn no_message_shows_a_value() {
+        for shown in [format!("{:?}", asks()), format!("{:?}", replies())] {
+            assert!(!shown.contains("ghp_"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The broker, its connections and who may use them, end to end.
+
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::pin::pin;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use stockade_store::settings::{SecretSetting, SecretSource};
+
+use crate::broker::{Bound, Broker, SandboxLabel, Wish};
+use crate::client::{ClientError, Lookup, Owner};
+use crate::sources::Surroundings;
+use crate::store::Store;
+use crate::talk::frame;
+use crate::talk::message::{Ask, Refusal, Reply, Role};
+use crate::{SecretName, SecretValue, server};
+
+const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
+
+struct Ground {
+    root: tempfile::TempDir,
+    broker: Arc<Broker>,
+}
+
+fn ground(settings: Vec<SecretSetting>) -> Ground {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::beneath(&root.path().join("state"));
+    store.set(&name("KEPT"), &value(VALUE), SystemTime::now()).unwrap();
+    let around = Surroundings { store, path: "/usr/bin:/bin".into(), home: root.path().to_owned() };
+    Ground { root, broker: Arc::new(Broker::new(settings, around)) }
+}
+
+impl Ground {
+    /// A connection of that role, served by a thread.
+    fn connection(&self, role: Role) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let broker = Arc::clone(&self.broker);
+        std::thread::spawn(move || server::serve(&broker, theirs, role));
+        ours
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::connect(self.connection(Role::Owner)).unwrap()
+    }
+
+    fn lookup(&self) -> Lookup {
+        Lookup::connect(self.connection(Role::Egress)).unwrap()
+    }
+}
+
+fn name(text: &str) -> SecretName {
+    text.parse().unwrap()
+}
+
+fn value(text: &str) -> SecretValue {
+    SecretValue::new(text.as_bytes().to_vec()).unwrap()
+}
+
+fn label(text: &str) -> SandboxLabel {
+    text.parse().unwrap()
+}
+
+fn wish(text: &str, caller: Option<&str>) -> Wish {
+    Wish { binding: text.parse().unwrap(), caller: caller.map(value) }
+}
+
+fn setting(text: &str, source: SecretSource) -> SecretSetting {
+    SecretSetting { name: name(text), source, hosts: Vec::new(), max_uses: None, max_bytes: None, max_seconds: None }
+}
+
+fn sh(script: String) -> SecretSource {
+    SecretSource::Command { argv: vec!["sh".to_owned(), "-c".to_owned(), script] }
+}
+
+/// Drives a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (Refusal, String) {
+    match answer {
+        Err(ClientError::Refused { why, message, hint }) => (why, format!("{message}; {hint}")),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_sandbox_gets_placeholders_and_egress_the_values() {
+    let ground = ground(vec![setting("PRINTED", sh(format!("echo printed-{VALUE}")))]);
+    let (mut owner, lookup) = (ground.owner(), ground.lookup());
+    let wishes = vec![
+        wish("KEPT@a.com", Some("the callers variable loses")),
+        wish("CALLER@a.com,b.com", Some("the-callers-own-value")),
+        wish("PRINTED@c.com", None),
+    ];
+    let bound: Vec<Bound> = owner.register(&label("box"), wishes).unwrap();
+    assert_eq!(bound.iter().map(|b| b.binding.to_string()).collect::<Vec<_>>(), ["KEPT@a.com", "CALLER@a.com,b.com", "PRINTED@c.com"]);
+    assert!(bound[0].placeholder.as_str().starts_with("ghp_") && bound[0].placeholder.as_str() != VALUE);
+    for (name_, expected) in
+        [("KEPT", VALUE.to_owned()), ("CALLER", "the-callers-own-value".to_owned()), ("PRINTED", format!("printed-{VALUE}"))]
+    {
+        assert_eq!(*block_on(lookup.value(&label("box"), &name(name_))).unwrap(), value(&expected), "{name_}");
+        assert_eq!(*lookup.value_blocking(&label("box"), &name(name_)).unwrap(), value(&expected), "{name_}");
+    }
+    // Another sandbox of the same secrets has other placeholders.
+    let other = owner.register(&label("other"), vec![wish("KEPT@a.com", None)]).unwrap();
+    assert_ne!(other[0].placeholder, bound[0].placeholder);
+}
+
+#[test]
+fn what_is_not_registered_is_refused() {
+    let ground = ground(Vec::new());
+    let (mut owner, lookup) = (ground.owner(), ground.lookup());
+    let ask = |sandbox: &str, secret: &str| refusal(block_on(lookup.value(&label(sandbox), &name(secret)))).0;
+    assert_eq!(ask("box", "KEPT"), Refusal::Sandbox);
+    owner.register(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+    assert_eq!((ask("box", "OTHER"), ask("another", "KEPT")), (Refusal::NotBound, Refusal::Sandbox));
+    assert_eq!(refusal(owner.register(&label("box"), Vec::new())).0, Refusal::Sandbox, "registered already");
+    let (why, said) = refusal(owner.register(&label("new"), vec![wish("KEPT@a.com", None), wish("NONE@a.com", None)]));
+    assert!(why == Refusal::NoValue && said.contains("stockade secret set NONE"), "{said}");
+    assert_eq!(ask("new", "KEPT"), Refusal::Sandbox, "all or none");
+    assert_eq!(refusal(owner.register(&label("new"), vec![wish("KEPT@a.com", None), wish("KEPT@b.com", None)])).0, Refusal::NotBound);
+}
+
+#[test]
+fn a_sandbox_is_forgotten_when_released_and_when_its_owner_goes() {
+    let ground = ground(Vec::new());
+    let (mut owner, lookup) = (ground.owner(), ground.lookup());
+    owner.register(&label("one"), vec![wish("KEPT@a.com", None)]).unwrap();
+    owner.register(&label("two"), vec![wish("KEPT@a.com", None)]).unwrap();
+    ground.owner().release(&label("one")).unwrap();
+    block_on(lookup.value(&label("one"), &name("KEPT"))).expect("another owner cannot end it");
+    owner.release(&label("one")).unwrap();
+    lookup.forget(&label("one"));
+    assert_eq!(refusal(block_on(lookup.value(&label("one"), &name("KEPT")))).0, Refusal::Sandbox);
+    drop(owner);
+    let end = Instant::now() + Duration::from_secs(20);
+    while block_on(lookup.spend(&label("two"), &name("KEPT"), 0)).is_ok() {
+        assert!(Instant::now() < end, "never forgotten");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(refusal(block_on(lookup.value(&label("two"), &name("KEPT")))).0, Refusal::Sandbox);
+}
+
+#[test]
+fn roles_are_kept_apart() {
+    let ground = ground(Vec::new());
+    ground.owner().register(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+    let mut stream = ground.connection(Role::Owner);
+    let mut say = |ask: Ask| {
+        frame::write(&mut stream, &ask.encode()).unwrap();
+        Reply::decode(&frame::read(&mut stream).unwrap().unwrap()).unwrap()
+    };
+    say(Ask::Hello { version: 1, role: Role::Owner });
+    let reply = say(Ask::Value { id: 1, sandbox: label("box"), name: name("KEPT") });
+    assert!(matches!(reply, Reply::Refused { why: Refusal::Role, .. }), "{reply:?}");
+    // A connection that was made for one role cannot be used as another.
+    let refused = Lookup::connect(ground.connection(Role::Owner));
+    assert!(matches!(refused, Err(ClientError::Gone(_))), "{refused:?}");
+}
+
+#[test]
+fn what_is_no_conversation_is_closed() {
+    let ground = ground(Vec::new());
+    let hello = Ask::Hello { version: 1, role: Role::Egress }.encode();
+    for bodies in
+        [vec![&b"nonsense"[..]], vec![&[4, 0][..]], vec![b""], vec![&hello, &hello], vec![&hello, b"\xff"], vec![&[1, 0, 9, 1][..]]]
+    {
+        let mut stream = ground.connection(Role::Egress);
+        for body in &bodies {
+            // The other end may have closed before the last one.
+            let _ = frame::write(&mut stream, body);
+        }
+        let answers = std::iter::from_fn(|| frame::read(&mut stream).ok().flatten()).count();
+        assert!(answers <= 1, "{bodies:?}");
+    }
+}
+
+#[test]
+fn budgets_are_counted_per_sandbox() {
+    let limited = |text: &str| setting(text, SecretSource::Env { variable: name(text) });
+    let uses = SecretSetting { max_uses: Some(3), ..limited("USES") };
+    let bytes = SecretSetting { max_bytes: Some(100), ..limited("BYTES") };
+    let time = SecretSetting { max_seconds: Some(1), ..limited("TIME") };
+    let ground = ground(vec![uses, bytes, time]);
+    let (mut owner, lookup) = (ground.owner(), ground.lookup());
+    for sandbox in ["one", "two"] {
+        let wishes = ["USES@a.com", "BYTES@a.com", "TIME@a.com"].map(|text| wish(text, Some("the-callers-own-value")));
+        owner.register(&label(sandbox), wishes.into()).unwrap();
+        for _ in 0..3 {
+            block_on(lookup.value(&label(sandbox), &name("USES"))).unwrap();
+        }
+        let (why, said) = refusal(block_on(lookup.value(&label(sandbox), &name("USES"))));
+        assert!(why == Refusal::UsedUp && said.contains("3 times"), "{said}");
+        block_on(lookup.value(&label(sandbox), &name("BYTES"))).unwrap();
+        block_on(lookup.spend(&label(sandbox), &name("BYTES"), 60)).unwrap();
+        block_on(lookup.value(&label(sandbox), &name("BYTES"))).unwrap();
+        assert_eq!(refusal(block_on(lookup.spend(&label(sandbox), &name("BYTES"), 60))).0, Refusal::UsedUp);
+        assert_eq!(refusal(block_on(lookup.value(&label(sandbox), &name("BYTES")))).0, Refusal::UsedUp, "what was kept is dropped");
+        let held = block_on(lookup.held(&label(sandbox), &name("TIME"))).unwrap();
+        assert!(held.expires.is_some(), "the budget's end is the value's");
+    }
+}
+
+#[test]
+fn the_settings_bound_the_hosts() {
+    let host = |text: &str| crate::HostPattern::parse(text).unwrap();
+    let bounded = SecretSetting { hosts: vec![host("api.a.com"), host("*.b.com")], ..setting("KEPT", SecretSource::Store) };
+    let ground = ground(vec![bounded]);
+    let mut owner = ground.owner();
+    for good in ["KEPT@api.a.com", "KEPT@x.b.com,api.a.com:443", "KEPT@*.b.com"] {
+        owner.register(&label("good"), vec![wish(good, None)]).unwrap();
+        owner.release(&label("good")).unwrap();
+    }
+    for bad in ["KEPT@a.com", "KEPT@api.a.com,evil.com", "KEPT@*.com", "KEPT@*.a.com", "KEPT@api.a.com:8443"] {
+        let (why, said) = refusal(owner.register(&label("bad"), vec![wish(bad, None)]));
+        assert!(why == Refusal::NotBound && said.contains("secrets.KEPT.hosts"), "{bad}: {said}");
+    }
+}
+
+#[test]
+fn many_askers_start_one_program() {
+    let root = tempfile::tempdir().unwrap();
+    let log = root.path().join("log");
+    // The first value is good for a second at most.
+    let script = format!(
+        "echo x >> {0}; sleep 0.2; [ $(wc -l < {0}) = 1 ] && good=1 || good=3600; printf '{{\"value\":\"{VALUE}\",\"expires\":%s}}' $(($(date +%s) + good))",
+        log.display()
+    );
+    let ground = ground(vec![setting("PRINTED", sh(script))]);
+    let mut owner = ground.owner();
+    owner.register(&label("box"), vec![wish("PRINTED@a.com", None)]).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    let lookup = ground.lookup();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..20).map(|_| scope.spawn(|| lookup.value_blocking(&label("box"), &name("PRINTED")))).collect();
+        for answer in asked {
+            assert_eq!(*answer.join().unwrap().unwrap(), value(VALUE));
+        }
+    });
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "x\nx\n", "once to register, once for all twenty");
+}
+
+#[test]
+fn everybody_is_told_when_the_broker_goes() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        frame::read(&mut theirs).unwrap();
+        frame::write(&mut theirs, &Reply::Welcome { version: 1 }.encode()).unwrap();
+        // Takes the question and dies.
+        frame::read(&mut theirs).unwrap();
+        let _ = wait.recv();
+    });
+    let lookup = Lookup::connect(ours).unwrap();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| block_on(lookup.value(&label("box"), &name("A"))));
+        drop(go);
+        assert!(matches!(asked.join().unwrap(), Err(ClientError::Gone(_))));
+    });
+    assert!(matches!(block_on(lookup.value(&label("box"), &name("A"))), Err(ClientError::Gone(_))));
+}
+
+/// Connects, says hello as egress, and prints how many bytes of an answer came.
+const CALLER: &str = "import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\1\\2'); print(len(s.recv(99)))
+except (BrokenPipeError, ConnectionResetError): print(0)";
+
+#[test]
+fn other_users_and_those_in_a_namespace_of_their_own_are_turned_away() {
+    let ground = ground(Vec::new());
+    let path = ground.root.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    // Wide open, so that only the broker itself is in the way.
+    std::fs::set_permissions(ground.root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let broker = Arc::clone(&ground.broker);
+    std::thread::spawn(move || server::listen(&broker, &listener));
+    let answer = |through: &[&str]| {
+        let words: Vec<&str> = through.iter().copied().chain(["/usr/bin/python3", "-c", CALLER, path.to_str().unwrap()]).collect();
+        #[expect(clippy::disallowed_methods, reason = "a test is somebody else")]
+        let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(answer(&[]), "7", "our own are welcome");
+    assert_eq!(answer(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]), "0", "another user");
+    assert_eq!(answer(&["unshare", "--pid", "--fork"]), "0", "inside");
+}
