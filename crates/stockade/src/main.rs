@@ -12,7 +12,6 @@ mod commands;
 mod context;
 mod failure;
 mod printer;
-#[cfg(wall)]
 mod terminal;
 mod text;
 mod usage;

@@ -59,6 +59,9 @@ fn early_flags(argv: &[OsString]) -> OutputFlags {
 fn failure_of(error: &clap::Error, argv: &[OsString]) -> Failure {
     let rendered = error.render().to_string();
     let command = command_of(argv);
+    if let Some(failure) = without_values(error, &command) {
+        return failure;
+    }
     let tip = rendered.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
     // clap proposes `-- --flag` for every unknown flag, which would hand it to the program.
     let tip = tip.filter(|tip| !tip.starts_with("to pass "));
@@ -68,6 +71,27 @@ fn failure_of(error: &clap::Error, argv: &[OsString]) -> Failure {
         (None, None) => format!("see `{command} --help`"),
     };
     Failure::new("arguments", escape(&message_of(error, &rendered))).with_hint(escape(&hint))
+}
+
+/// What was written where a secret is named is not repeated: it may be the secret itself.
+fn without_values(error: &clap::Error, command: &str) -> Option<Failure> {
+    let about = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(about)) => about.as_str(),
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument | ErrorKind::TooManyValues | ErrorKind::InvalidUtf8 if command == "stockade secret set" => {
+            let hint =
+                "the value is read from standard input, so that no list of processes shows it: gh auth token | stockade secret set NAME";
+            Some(Failure::new("arguments", "`stockade secret set` takes the name of a secret and no other argument").with_hint(hint))
+        }
+        ErrorKind::ValueValidation if about.starts_with("--secret ") => {
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let failure = Failure::new("arguments", format!("invalid value for `--secret`: {}", escape(&why)));
+            Some(failure.with_hint(format!("see `{command} --help`")))
+        }
+        _ => None,
+    }
 }
 
 fn message_of(error: &clap::Error, rendered: &str) -> String {
@@ -143,6 +167,20 @@ mod tests {
             "invalid value 'x\\u{202e}' for '<BACKEND>' [possible values: auto, jail, docker, gvisor, microvm, shuru, e2b, kubernetes, local]",
             "see `stockade sandbox use --help`",
         );
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_repeated() {
+        for line in [
+            "stockade secret set A hunter2",
+            "stockade secret set A --hunter2",
+            "stockade run --secret hunter2 -- x",
+            "stockade run --secret A=hunter2@x -- x",
+        ] {
+            let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let failure = failure_of(&Cli::try_parse_from(&argv).unwrap_err(), &argv);
+            assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
+        }
     }
 
     #[test]

@@ -45,5 +45,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "text", body: targets::text::body, seeds: targets::text::seeds, tries: 40_000 },
     Target { name: "layer", body: targets::layer::body, seeds: targets::layer::seeds, tries: 400 },
     Target { name: "state", body: targets::state::body, seeds: targets::state::seeds, tries: 800 },
+    Target { name: "broker", body: targets::broker::body, seeds: targets::broker::seeds, tries: 20_000 },
     Target { name: "git", body: targets::git::body, seeds: targets::git::seeds, tries: 800 },
 ];

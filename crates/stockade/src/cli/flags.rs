@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
+use stockade_broker::binding::SecretBinding;
 use stockade_core::demand::Demand;
 use stockade_core::limits::{parse_cpus, parse_duration, parse_size};
 use stockade_core::spec::MountMode;
 
 use super::values::{
-    BackendChoice, EnvFlag, MountFlag, SecretFlag, backend_parser, demand_parser, env_parser, host_parser, mode_parser, mount_parser,
-    secret_parser,
+    BackendChoice, EnvFlag, MountFlag, backend_parser, demand_parser, env_parser, host_parser, mode_parser, mount_parser, secret_parser,
 };
 
 /// What the sandbox is. A flag that was not given is `None` or empty: settings and defaults fill it in later.
@@ -53,7 +53,7 @@ pub(crate) struct SandboxFlags {
     pub(crate) allow_hosts: Vec<String>,
     /// Put a secret in on the way to these hosts; inside it is a placeholder
     #[arg(long = "secret", value_name = "NAME@HOST[,HOST...]", value_parser = secret_parser(), help_heading = "Network")]
-    pub(crate) secrets: Vec<SecretFlag>,
+    pub(crate) secrets: Vec<SecretBinding>,
 
     /// Let only these programs run
     #[arg(long, value_name = "PROGRAM[,PROGRAM...]", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new(), help_heading = "Limits")]

@@ -9,6 +9,7 @@ mod flags;
 mod output;
 mod run;
 mod sandbox;
+mod secret;
 mod shipped;
 mod values;
 
@@ -25,6 +26,7 @@ pub(crate) use sandbox::{
     ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, OneSandbox, PruneArgs, ReadArgs, SandboxArgs,
     SandboxVerb, UseArgs, WriteArgs,
 };
+pub(crate) use secret::{RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use shipped::{CompletionsArgs, ManArgs};
 pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, SandboxRef};
 
@@ -58,6 +60,8 @@ pub(crate) enum Verb {
     Run(Box<RunArgs>),
     /// Show what the walls enforce, and keep sandboxes that live longer than one command
     Sandbox(Box<SandboxArgs>),
+    /// Keep secrets that sandboxes use without ever holding them
+    Secret(SecretArgs),
     /// Read and change settings
     Config(ConfigArgs),
     /// Say what this machine can enforce, what is missing, and the command that fixes it
@@ -71,6 +75,9 @@ pub(crate) enum Verb {
     /// Own one created sandbox until it is destroyed
     #[command(hide = true)]
     Hold(HoldArgs),
+    /// Hold secrets for the sandboxes of one command: the owner's connection is stdin, that of egress is stdout
+    #[command(hide = true)]
+    Broker,
     /// Print the reference of all commands and flags as Markdown
     #[command(hide = true)]
     DocsReference,

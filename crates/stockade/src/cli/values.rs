@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser};
+use stockade_broker::binding::SecretBinding;
 use stockade_core::demand::Demand;
 use stockade_core::escape::{escape, escape_bytes};
 use stockade_core::id::{BadName, SandboxId, SandboxName};
@@ -97,15 +98,6 @@ pub(crate) struct EnvFlag {
     pub(crate) value: Option<OsString>,
 }
 
-/// `--secret NAME@HOST[,HOST…]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SecretFlag {
-    /// The secret and the variable that holds its placeholder inside.
-    pub(crate) name: String,
-    /// Where it may go; never empty.
-    pub(crate) hosts: Vec<String>,
-}
-
 /// One end of `sandbox cp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CopyEnd {
@@ -144,8 +136,8 @@ pub(super) fn env_parser() -> impl TypedValueParser<Value = EnvFlag> {
     OsStringValueParser::new().try_map(|text| parse_env(&text))
 }
 
-pub(super) fn secret_parser() -> impl TypedValueParser<Value = SecretFlag> {
-    StringValueParser::new().try_map(|text| parse_secret(&text))
+pub(super) fn secret_parser() -> impl TypedValueParser<Value = SecretBinding> {
+    StringValueParser::new().try_map(|text| text.parse::<SecretBinding>())
 }
 
 pub(super) fn host_parser() -> impl TypedValueParser<Value = String> {
@@ -187,14 +179,6 @@ fn parse_env(text: &OsStr) -> Result<EnvFlag, BadValue> {
         None => (bytes, None),
     };
     Ok(EnvFlag { name: variable_name(name)?, value })
-}
-
-fn parse_secret(text: &str) -> Result<SecretFlag, BadValue> {
-    let Some((name, hosts)) = text.split_once('@') else {
-        return Err(BadValue("write NAME@HOST: a secret is only put in on the way to hosts that you name".to_owned()));
-    };
-    let hosts = hosts.split(',').map(parse_host).collect::<Result<Vec<_>, _>>()?;
-    Ok(SecretFlag { name: variable_name(name.as_bytes())?, hosts })
 }
 
 /// Refuses what can be no host at all; the full grammar belongs to the egress rules.
@@ -264,15 +248,6 @@ mod tests {
         check(b"A=\xff", "A", Some(b"\xff"));
         for bad in [&b""[..], b"=x", b"1A=x", b"A B=x", b"\xff=x", b"BASH_FUNC_x%%=() { :; }"] {
             assert!(parse_env(OsStr::from_bytes(bad)).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn secrets_need_hosts() {
-        let expected = SecretFlag { name: "TOKEN".into(), hosts: vec!["api.github.com".into(), "*.x.org:8443".into()] };
-        assert_eq!(parse_secret("TOKEN@API.github.com,*.x.org:8443"), Ok(expected));
-        for bad in ["TOKEN", "TOKEN@", "@host", "TOKEN@a,,b", "TOKEN@a b", "T=K@a"] {
-            assert!(parse_secret(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The commands, one file per verb. Each takes its arguments and the context, and gives the exit code.
 
+mod broker;
 mod completions;
 mod config;
 mod docs_reference;
@@ -14,6 +15,7 @@ mod no_wall;
 mod run;
 #[cfg(wall)]
 mod sandbox;
+mod secret;
 mod version;
 
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         Verb::Hold(args) => hold::run(&args, context),
         #[cfg(not(wall))]
         Verb::Run(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) => Err(no_wall::refuse()),
+        Verb::Secret(args) => secret::run(&args, context),
+        Verb::Broker => broker::run(context),
         Verb::Config(args) => config::run(&args, context),
         Verb::Completions(args) => completions::run(&args, context),
         Verb::Man(args) => man::run(&args, context),

@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod created;
 mod output;
+#[cfg(target_os = "linux")]
+mod secrets;
 mod shipped;
 #[cfg(target_os = "linux")]
 mod surroundings;

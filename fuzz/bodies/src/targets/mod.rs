@@ -1,5 +1,6 @@
 //! The targets, a file each.
 
+pub mod broker;
 pub mod git;
 pub mod guest;
 pub mod host;

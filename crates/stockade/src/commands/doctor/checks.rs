@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
+use stockade_broker::store::{Keeper, Store};
 use stockade_core::demand::{Demand, Level};
 use stockade_sandbox::once::JobError;
 use stockade_sandbox::surroundings::facts::{Engine, Facts};
@@ -16,6 +17,7 @@ use crate::Context;
 use crate::assemble;
 use crate::commands::run::explain;
 use crate::commands::runnable;
+use crate::failure::Failure;
 
 /// The name of the check of settings, which decides about the whole as well.
 pub(super) const SETTINGS: &str = "settings";
@@ -148,6 +150,27 @@ pub(super) fn of_settings(places: &Places, context: &Context) -> Check {
             Ok(backend) => Check::good(SETTINGS, format!("backend {}", backend.kind()), "accepted"),
             Err(failure) => Check::missing(SETTINGS, failure.message, refused, failure.hint.unwrap_or_default()),
         },
+    }
+}
+
+/// Where secrets are kept, and whether each can be opened.
+pub(super) fn of_secrets(places: &Places) -> Check {
+    const NAME: &str = "secret store";
+    let store = Store::beneath(&places.state);
+    let shown = stockade_core::escape::escape_bytes(store.path().as_os_str().as_encoded_bytes());
+    let how = match store.keeper() {
+        Keeper::KeyFile => {
+            "encrypted files, their key in a file of mode 0600 beside them (no keychain of this system works without a desktop)"
+        }
+    };
+    match store.check() {
+        Ok(0) => Check::good(NAME, format!("{shown}: empty"), how),
+        Ok(1) => Check::good(NAME, format!("{shown}: 1 secret"), how),
+        Ok(count) => Check::good(NAME, format!("{shown}: {count} secrets"), how),
+        Err(error) => {
+            let detail = Failure::from_error(NAME, &error).message;
+            Check::missing(NAME, detail, "sandboxes that need a secret do not start", error.hint().unwrap_or_default())
+        }
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     let mut checks = checks::of_machine(&facts, tried.is_ok());
     checks.push(checks::of_state(places));
     checks.push(checks::of_settings(places, context));
+    checks.push(checks::of_secrets(places));
     checks.push(checks::of_trial(&tried));
     checks.extend(degraded.as_ref().map(checks::of_degraded));
     let swept = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Everything);

@@ -1,0 +1,51 @@
+//! `stockade broker`: holds secrets for the sandboxes of one command, and ends with it.
+//!
+//! Whoever starts it gives it two socket pairs' ends: the owner's as standard input, egress's as standard output. It makes itself
+//! undumpable before it looks at anything, and ends when the owner's connection does.
+
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::fd::BorrowedFd;
+use stockade_broker::broker::Broker;
+use stockade_broker::sources::Surroundings;
+use stockade_broker::store::Store;
+use stockade_broker::talk::message::Role;
+use stockade_broker::{hygiene, server};
+use stockade_store::settings::Settings;
+
+use crate::Context;
+use crate::failure::Failure;
+
+const STEP: &str = "broker";
+
+/// Serves until the owner goes.
+pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
+    hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
+    let owner = connection("standard input", rustix::stdio::stdin())?;
+    let egress = connection("standard output", rustix::stdio::stdout())?;
+    let places = context.places()?;
+    // A project has no say in secrets.
+    let settings = Settings::load(places, None).map_err(|error| Failure::from_error("settings", &error))?;
+    let around = Surroundings {
+        store: Store::beneath(&places.state),
+        path: context.environment.variable("PATH").unwrap_or_default(),
+        home: places.home.clone(),
+    };
+    let broker = Arc::new(Broker::new(settings.secrets().value, around));
+    let for_egress = Arc::clone(&broker);
+    // Ends with the process; what egress does wrong ends only its own connection.
+    let serve_egress = move || drop(server::serve(&for_egress, egress, Role::Egress));
+    std::thread::Builder::new().name("egress".to_owned()).spawn(serve_egress).map_err(|error| Failure::from_error(STEP, &error))?;
+    server::serve(&broker, owner, Role::Owner).map_err(|error| Failure::from_error(STEP, &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connection(what: &str, descriptor: BorrowedFd<'_>) -> Result<UnixStream, Failure> {
+    let refused = || Failure::new(STEP, format!("{what} is not a connection")).with_hint("stockade starts this command itself");
+    if rustix::net::sockopt::socket_type(descriptor).ok() != Some(rustix::net::SocketType::STREAM) {
+        return Err(refused());
+    }
+    descriptor.try_clone_to_owned().map(UnixStream::from).map_err(|_| refused())
+}
