@@ -199,7 +199,7 @@ fn budgets_are_counted_per_sandbox() {
     let limited = |text: &str| setting(text, SecretSource::Env { variable: name(text) });
     let uses = SecretSetting { max_uses: Some(3), ..limited("USES") };
     let bytes = SecretSetting { max_bytes: Some(100), ..limited("BYTES") };
-    let time = SecretSetting { max_seconds: Some(1), ..limited("TIME") };
+    let time = SecretSetting { max_seconds: Some(3600), ..limited("TIME") };
     let ground = ground(vec![uses, bytes, time]);
     let (mut owner, lookup) = (ground.owner(), ground.lookup());
     for sandbox in ["one", "two"] {
