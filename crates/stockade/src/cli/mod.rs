@@ -60,7 +60,7 @@ pub(crate) enum Verb {
     Run(Box<RunArgs>),
     /// Show what the walls enforce, and keep sandboxes that live longer than one command
     Sandbox(Box<SandboxArgs>),
-    /// Keep secrets that sandboxes use without ever holding them
+    /// Keep secrets that sandboxes use without ever having them
     Secret(SecretArgs),
     /// Read and change settings
     Config(ConfigArgs),

@@ -1,10 +1,10 @@
-//! `stockade secret`: values that sandboxes use without holding them. No value is ever an argument.
+//! `stockade secret`: values that sandboxes use without having them. No value is ever an argument.
 
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 
-/// Keep secrets that sandboxes use without ever holding them.
+/// Keep secrets that sandboxes use without ever having them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct SecretArgs {

@@ -38,6 +38,12 @@ while True:
     done, status = os.waitpid(pid, os.WNOHANG)
     if done: break
     if time.monotonic() > end: raise SystemExit(f'no end: {seen}')
+# What it wrote last may have come between the two looks.
+while select.select([fd], [], [], 0)[0]:
+    try: data = os.read(fd, 4096)
+    except OSError: break
+    if not data: break
+    seen += data
 after = None
 try: after = termios.tcgetattr(fd)
 except termios.error: pass
