@@ -18,7 +18,7 @@ use stockade_core::id::{SandboxId, SandboxName};
 use stockade_store::settings::{SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
-use crate::budget::{Account, Budget, UsedUp};
+use crate::budget::{Account, Budget, Bytes, UsedUp};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
 use crate::shared::lock;
 use crate::sources::{self, Lease, Slot, SourceError, Surroundings};
@@ -85,6 +85,8 @@ pub struct Answer {
     pub lease: Arc<Lease>,
     /// Whether it may be used more than once.
     pub keep: Keep,
+    /// Whether bytes that are sent with it must be told.
+    pub bytes: Bytes,
     /// After this it is worthless: the value's own end, or the budget's.
     pub expires: Option<SystemTime>,
     /// After this it is to be asked for again.
@@ -279,7 +281,7 @@ impl Broker {
             let keep = if entry.account.counts_uses() { Keep::Once } else { Keep::UntilStale };
             let expires = lease.expires.into_iter().chain(entry.account.ends()).min();
             let fresh_until = expires.map_or(lease.fresh_until, |end| end.min(lease.fresh_until));
-            Ok(Answer { lease, keep, expires, fresh_until })
+            Ok(Answer { lease, keep, bytes: entry.account.bytes(), expires, fresh_until })
         })
     }
 

@@ -13,6 +13,15 @@ pub struct Budget {
     pub ends: Option<SystemTime>,
 }
 
+/// Whether bytes that are sent with a secret must be told to the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bytes {
+    /// They have a limit.
+    Counted,
+    /// They have none.
+    Free,
+}
+
 /// Which part of a budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UsedUp {
@@ -43,6 +52,11 @@ impl Account {
     /// Whether every single use must be asked for.
     pub(crate) fn counts_uses(&self) -> bool {
         self.budget.uses.is_some()
+    }
+
+    /// Whether bytes that are sent with it must be told.
+    pub(crate) fn bytes(&self) -> Bytes {
+        if self.budget.bytes.is_some() { Bytes::Counted } else { Bytes::Free }
     }
 
     /// Until when it may be used.

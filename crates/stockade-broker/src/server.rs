@@ -166,6 +166,7 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
             expires: answer.expires,
             fresh_until: answer.fresh_until,
             keep: answer.keep,
+            bytes: answer.bytes,
         },
         Err(error) => refused(id, &error),
     }

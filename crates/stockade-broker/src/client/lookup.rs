@@ -12,6 +12,7 @@ use super::owner::unfit;
 use super::waiting::{Arrival, Waiting};
 use super::{ClientError, introduce};
 use crate::broker::{Keep, SandboxLabel};
+use crate::budget::Bytes;
 use crate::shared::lock;
 use crate::talk::frame;
 use crate::talk::message::{Ask, Reply, Role};
@@ -27,6 +28,8 @@ pub struct Held {
     pub value: Arc<SecretValue>,
     /// After this it is worthless.
     pub expires: Option<SystemTime>,
+    /// Whether bytes that are sent with it must be told; [`Lookup::spend`] asks the broker only then.
+    pub bytes: Bytes,
     fresh_until: SystemTime,
 }
 
@@ -92,8 +95,12 @@ impl Lookup {
         self.shared.take(sandbox, name, reply).map(|held| held.value)
     }
 
-    /// Tells how many bytes were sent with a secret. Fails when that was the last: the next request must not have it.
+    /// Tells how many bytes were sent with a secret. Fails when that was the last: the next request must not have it. Costs nothing where
+    /// bytes have no limit and the value is at hand.
     pub async fn spend(&self, sandbox: &SandboxLabel, name: &SecretName, bytes: u64) -> Result<(), ClientError> {
+        if self.shared.at_hand(sandbox, name, SystemTime::now()).is_some_and(|held| held.bytes == Bytes::Free) {
+            return Ok(());
+        }
         let question = self.shared.ask(|id| Ask::Spend { id, sandbox: sandbox.clone(), name: name.clone(), bytes })?;
         match Arrival(Arc::clone(&question.waiting)).await? {
             Reply::Done { .. } => Ok(()),
@@ -184,14 +191,14 @@ impl Shared {
     }
 
     fn take(&self, sandbox: &SandboxLabel, name: &SecretName, reply: Reply) -> Result<Held, ClientError> {
-        let (value, expires, fresh_until, keep) = match reply {
-            Reply::Value { value, expires, fresh_until, keep, .. } => (value, expires, fresh_until, keep),
+        let (value, expires, fresh_until, keep, bytes) = match reply {
+            Reply::Value { value, expires, fresh_until, keep, bytes, .. } => (value, expires, fresh_until, keep, bytes),
             other => {
                 self.drop_value(sandbox, name);
                 return Err(unfit(other));
             }
         };
-        let held = Held { value: Arc::new(value), expires, fresh_until };
+        let held = Held { value: Arc::new(value), expires, bytes, fresh_until };
         if keep == Keep::UntilStale {
             let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);
             if all.values().map(HashMap::len).sum::<usize>() >= MAX_HELD {

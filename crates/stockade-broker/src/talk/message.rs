@@ -8,6 +8,7 @@ use super::codec::{Reader, Writer};
 use super::frame::FrameError;
 use crate::binding::{MAX_HOSTS, SecretBinding};
 use crate::broker::{Keep, MAX_SECRETS, SandboxLabel, Wish};
+use crate::budget::Bytes;
 use crate::{HostPattern, SecretName, SecretValue};
 
 /// The longest placeholder or message to a person.
@@ -97,6 +98,8 @@ pub enum Reply {
         fresh_until: SystemTime,
         /// Whether it may be kept until then.
         keep: Keep,
+        /// Whether bytes that are sent with it must be told.
+        bytes: Bytes,
     },
     /// To `Release` and `Spend`.
     Done {
@@ -199,13 +202,17 @@ impl Reply {
                 let head = Writer::new(2, 0).word(*id).short(placeholders.len() as u16);
                 placeholders.iter().fold(head, |writer, placeholder| writer.bytes(placeholder.as_bytes()))
             }
-            Self::Value { id, value, expires, fresh_until, keep } => {
-                Writer::new(3, value.expose().len()).word(*id).bytes(value.expose()).time(*expires).time(Some(*fresh_until)).byte(
-                    match keep {
-                        Keep::UntilStale => 1,
-                        Keep::Once => 2,
-                    },
-                )
+            Self::Value { id, value, expires, fresh_until, keep, bytes } => {
+                let keep = match keep {
+                    Keep::UntilStale => 1,
+                    Keep::Once => 2,
+                };
+                let bytes = match bytes {
+                    Bytes::Free => 1,
+                    Bytes::Counted => 2,
+                };
+                let head = Writer::new(3, value.expose().len()).word(*id).bytes(value.expose());
+                head.time(*expires).time(Some(*fresh_until)).byte(keep).byte(bytes)
             }
             Self::Done { id } => Writer::new(4, 0).word(*id),
             Self::Refused { id, why, message, hint } => {
@@ -239,6 +246,11 @@ impl Reply {
                     1 => Keep::UntilStale,
                     2 => Keep::Once,
                     _ => return Err(FrameError::Malformed("an unknown way to keep a value")),
+                },
+                bytes: match reader.byte()? {
+                    1 => Bytes::Free,
+                    2 => Bytes::Counted,
+                    _ => return Err(FrameError::Malformed("an unknown way to count bytes")),
                 },
             },
             4 => Self::Done { id: reader.word()? },
@@ -339,7 +351,7 @@ mod tests {
 
     fn replies() -> Vec<Reply> {
         let at = UNIX_EPOCH + Duration::from_secs(5);
-        let given = |expires, keep| Reply::Value { id: 3, value: value(), expires, fresh_until: at, keep };
+        let given = |expires, keep| Reply::Value { id: 3, value: value(), expires, fresh_until: at, keep, bytes: Bytes::Counted };
         vec![
             Reply::Welcome { version: 1 },
             Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },

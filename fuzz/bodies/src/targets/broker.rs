@@ -4,6 +4,7 @@
 
 use stockade_broker::binding::SecretBinding;
 use stockade_broker::broker::{Keep, Wish};
+use stockade_broker::budget::Bytes;
 use stockade_broker::placeholder::draw;
 use stockade_broker::talk::MAX_FRAME;
 use stockade_broker::talk::frame;
@@ -124,8 +125,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let replies = [
         Reply::Welcome { version: 1 },
         Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
-        Reply::Value { id: 3, value: value(), expires: Some(at), fresh_until: at, keep: Keep::Once },
-        Reply::Value { id: 3, value: value(), expires: None, fresh_until: at, keep: Keep::UntilStale },
+        Reply::Value { id: 3, value: value(), expires: Some(at), fresh_until: at, keep: Keep::Once, bytes: Bytes::Counted },
+        Reply::Value { id: 3, value: value(), expires: None, fresh_until: at, keep: Keep::UntilStale, bytes: Bytes::Free },
         Reply::Done { id: 2 },
         Reply::Refused { id: 3, why: Refusal::UsedUp, message: "used up".into(), hint: "raise it".into() },
     ];
