@@ -141,8 +141,8 @@ fn mounts(sandbox: &mut Sandbox) -> Vec<String> {
         .lines()
         .map(|line| {
             let (mount, kind) = line.split_once(" - ").unwrap();
-            let fields: Vec<&str> = mount.split(' ').collect();
-            format!("{} {} {}", fields[4], fields[5], kind.split(' ').next().unwrap())
+            let place_and_options: Vec<&str> = mount.split(' ').skip(4).take(2).collect();
+            format!("{} {}", place_and_options.join(" "), kind.split(' ').next().unwrap())
         })
         .collect();
     mounts.sort();
