@@ -5,6 +5,7 @@
 
 pub mod demand;
 pub mod escape;
+pub mod host;
 pub mod id;
 pub mod limits;
 pub mod path;

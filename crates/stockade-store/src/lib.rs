@@ -5,7 +5,6 @@
 //! A file that cannot be read, parsed or understood is an error, never an empty one: nothing here falls back to defaults.
 //! Nothing here needs a particular kernel; no environment variable moves the machine's settings.
 
-pub mod hosts;
 pub mod places;
 pub mod private_dir;
 pub mod settings;

@@ -8,7 +8,7 @@ use super::layers::Cell;
 use super::source::Source;
 use super::typed::Backend;
 use super::value::Value;
-use crate::hosts::HostPattern;
+use stockade_core::host::HostPattern;
 
 /// Bytes in a MiB, the unit of sizes in settings.
 pub(crate) const MEBIBYTE: f64 = 1_048_576.0;

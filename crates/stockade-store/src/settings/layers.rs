@@ -10,7 +10,7 @@ use super::key::{Key, ProjectRule};
 use super::source::{Layer, Source};
 use super::table::KEYS;
 use super::value::Value;
-use crate::hosts;
+use stockade_core::host;
 
 /// The effective value of one key.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ fn tighten(entry: Entry, cell: &Cell) -> Result<Value, SettingsError> {
     let allowed = match (key.project, &cell.value, &entry.value) {
         (ProjectRule::Never, _, _) => return Err(SettingsError::NotForProjects { at: Place::File(entry.at), key: key.name.to_owned() }),
         (ProjectRule::Intersect, Value::List(effective), Value::List(wanted)) => {
-            return Ok(Value::List(hosts::intersect(wanted, effective)));
+            return Ok(Value::List(host::intersect(wanted, effective)));
         }
         (ProjectRule::TurnOff, Value::Bool(effective), Value::Bool(wanted)) => *effective || !*wanted,
         (ProjectRule::Lower, Value::Null, Value::Number(_) | Value::Null) => true,

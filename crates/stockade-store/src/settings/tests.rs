@@ -11,7 +11,7 @@ use stockade_core::spec::{BackendKind, MountMode};
 use super::key::Kind;
 use super::typed::{Docker, E2b, Kubernetes, Microvm, Shuru};
 use super::*;
-use crate::hosts::HostPattern;
+use stockade_core::host::HostPattern;
 
 const GIB: u64 = 1 << 30;
 

@@ -14,7 +14,7 @@ use super::layers::Cell;
 use super::secrets::SecretSetting;
 use super::source::{Source, Sourced};
 use super::value::Value;
-use crate::hosts::HostPattern;
+use stockade_core::host::HostPattern;
 
 /// The wall-time limit of an agent's command when nobody says.
 const AGENT_TIMEOUT: Duration = Duration::from_mins(10);

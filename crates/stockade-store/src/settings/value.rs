@@ -7,7 +7,7 @@ use stockade_core::escape::escape;
 
 use super::key::{Key, Kind, Range};
 use super::secrets::{self, SecretSetting};
-use crate::hosts::HostPattern;
+use stockade_core::host::HostPattern;
 
 /// The most hosts in one list.
 pub const MAX_HOSTS: usize = 1024;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use stockade_store::hosts::{HostPattern, intersect};
+use stockade_core::host::{HostPattern, intersect};
 use stockade_store::places::Places;
 use stockade_store::settings::key::ProjectRule;
 use stockade_store::settings::{Outcome, Row, Settings, Target, config_set, config_unset, table};
