@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use stockade_core::escape::{escape, escape_bytes};
+use stockade_core::host::HostPattern;
 use stockade_core::id::{SandboxId, SandboxName};
 use stockade_core::limits::{BadQuantity, parse_cpus, parse_duration, parse_size};
 use stockade_core::path::{MAX_PATH, SafePath};
 use stockade_sandbox::limits::hierarchy::Hierarchies;
-use stockade_core::host::HostPattern;
 
 use crate::input::Input;
 use crate::shown::{assert_honest, is_misleading};

@@ -1,0 +1,251 @@
+//! Why something did not go out, in words for the program inside: a sentence, the rule, the narrowest change that would allow it.
+//!
+//! Owns every refusal there is. What is written here reaches the sandbox, so it never holds a secret's value nor more of the host
+//! than the request itself named.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stockade_core::escape::escape;
+use stockade_core::host::{HostName, HostPattern};
+
+use crate::address::AddressClass;
+use crate::http::head::Shape;
+
+/// Why something was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No pattern matches.
+    #[error("`{host}:{port}` is not an allowed host")]
+    Host {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+    },
+    /// The host is allowed, but not this method there.
+    #[error("`{method}` is not an allowed method on `{host}`")]
+    Method {
+        /// The host.
+        host: HostName,
+        /// The method.
+        method: String,
+        /// The pattern that let the host through.
+        rule: String,
+    },
+    /// The host is allowed, but not this path there.
+    #[error("`{path}` is not an allowed path on `{host}`")]
+    Path {
+        /// The host.
+        host: HostName,
+        /// The path, cut.
+        path: String,
+        /// The pattern that let the host through.
+        rule: String,
+    },
+    /// What was named is no host.
+    #[error("{0}")]
+    BadHost(String),
+    /// The name leads to an address that is not on the internet.
+    #[error("`{host}` leads to {address}, which is a {class} address")]
+    Address {
+        /// The host.
+        host: HostName,
+        /// The first address it leads to.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+        /// Its class.
+        class: AddressClass,
+    },
+    /// Two places that must name one host name two.
+    #[error("the {first_place} is `{first}` but the {second_place} is `{second}`: they must be one host")]
+    NamesDiffer {
+        /// Where the first was named.
+        first_place: &'static str,
+        /// What it names.
+        first: String,
+        /// Where the second was named.
+        second_place: &'static str,
+        /// What it names.
+        second: String,
+    },
+    /// The request could be read in two ways.
+    #[error("the request is malformed: {0}")]
+    Shape(Shape),
+    /// A limit was reached.
+    #[error("the limit of {what} is reached")]
+    Limit {
+        /// What is limited, and to how much.
+        what: String,
+    },
+    /// A placeholder was on its way to a host that its secret is not for.
+    #[error("the secret `{name}` is not for `{host}`")]
+    SecretElsewhere {
+        /// The secret's name.
+        name: Arc<str>,
+        /// The host.
+        host: HostName,
+    },
+    /// A secret would travel where everybody can read it.
+    #[error("the secret `{name}` does not go to `{host}` over plain HTTP")]
+    SecretInTheOpen {
+        /// The secret's name.
+        name: Arc<str>,
+        /// The host.
+        host: HostName,
+    },
+    /// There is no value now.
+    #[error("the secret `{name}` cannot be had: {why}")]
+    SecretUnavailable {
+        /// The secret's name.
+        name: Arc<str>,
+        /// Why, without its value.
+        why: String,
+    },
+    /// Its budget is used up.
+    #[error("the secret `{name}` {what}")]
+    SecretSpent {
+        /// The secret's name.
+        name: Arc<str>,
+        /// What is used up.
+        what: &'static str,
+    },
+    /// Bytes that are neither TLS nor HTTP.
+    #[error("only HTTP and TLS may go to `{host}:{port}`")]
+    Protocol {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+    },
+    /// A TLS client hello that cannot be read, or names nobody.
+    #[error("the TLS handshake {0}")]
+    Hello(&'static str),
+    /// A connection to an address that belongs to no name.
+    #[error("{address}:{port} belongs to no allowed name")]
+    NoName {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+    },
+    /// The proxy was asked for something it does not do.
+    #[error("the proxy does not do that: {0}")]
+    Unsupported(&'static str),
+    /// The answer cannot be searched for secrets, so it is not passed on.
+    #[error("the answer is in the encoding `{0}`, which cannot be searched for secrets")]
+    Encoding(String),
+    /// The host cannot be reached; nobody refused it.
+    #[error("`{host}:{port}` cannot be reached: {why}")]
+    Unreachable {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+        /// Why.
+        why: String,
+    },
+    /// Nobody keeps the record any more.
+    #[error("nobody keeps the record of what goes out any more")]
+    NoRecord,
+}
+
+impl Refusal {
+    /// The name of the rule or check that refused.
+    pub fn rule(&self) -> String {
+        match self {
+            Self::Host { .. } | Self::NoName { .. } => "allow-host",
+            Self::Method { rule, .. } | Self::Path { rule, .. } => rule,
+            Self::BadHost(_) => "host-form",
+            Self::Address { .. } => "address-class",
+            Self::NamesDiffer { .. } => "one-host",
+            Self::Shape(_) => "request-form",
+            Self::Limit { .. } => "limit",
+            Self::SecretElsewhere { .. } => "secret-host",
+            Self::SecretInTheOpen { .. } => "secret-plain-http",
+            Self::SecretUnavailable { .. } => "secret-value",
+            Self::SecretSpent { .. } => "secret-budget",
+            Self::Protocol { .. } => "protocol",
+            Self::Hello(_) => "tls-hello",
+            Self::Unsupported(_) => "proxy",
+            Self::Encoding(_) => "scrub",
+            Self::Unreachable { .. } => "reach",
+            Self::NoRecord => "record",
+        }
+        .to_owned()
+    }
+
+    /// The narrowest change that would allow it, as a flag, where one does.
+    pub fn change(&self) -> Option<String> {
+        match self {
+            Self::Host { host, port } => Some(format!("--allow-host {}", HostPattern::exactly(host, *port))),
+            Self::Address { address, port, .. } => {
+                Some(format!("--allow-host {}", HostPattern::exactly(&HostName::Address(*address), *port)))
+            }
+            Self::SecretElsewhere { name, host } => Some(format!("--secret {name}@{host}")),
+            _ => None,
+        }
+    }
+
+    /// The status of the answer: 403 where we refused, 400 where the request is broken, 502 where the world is.
+    pub fn status(&self) -> ::http::StatusCode {
+        match self {
+            Self::Shape(_) => ::http::StatusCode::BAD_REQUEST,
+            Self::Unsupported(_) => ::http::StatusCode::NOT_IMPLEMENTED,
+            Self::Encoding(_) | Self::SecretUnavailable { .. } | Self::Unreachable { .. } => ::http::StatusCode::BAD_GATEWAY,
+            Self::NoRecord => ::http::StatusCode::SERVICE_UNAVAILABLE,
+            Self::Limit { .. } => ::http::StatusCode::TOO_MANY_REQUESTS,
+            _ => ::http::StatusCode::FORBIDDEN,
+        }
+    }
+
+    /// The secret it is about.
+    pub fn secret(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::SecretElsewhere { name, .. }
+            | Self::SecretInTheOpen { name, .. }
+            | Self::SecretUnavailable { name, .. }
+            | Self::SecretSpent { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it says that the sandbox may not, so that learning lets it pass. What protects others, or secrets, is never learnt.
+    pub fn is_learnable(&self) -> bool {
+        matches!(self, Self::Host { .. } | Self::Method { .. } | Self::Path { .. })
+    }
+
+    /// The answer's text.
+    pub fn page(&self) -> String {
+        let verb = match self {
+            Self::Unreachable { .. } => "could not do",
+            _ => "refused",
+        };
+        let mut page = format!("stockade {verb} this request: {}\nrule: {}\n", escape(&self.to_string()), self.rule());
+        if let Some(change) = self.change() {
+            page.push_str("to allow it: ");
+            page.push_str(&change);
+            page.push('\n');
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_names_the_rule_and_the_narrowest_change() {
+        let host = HostName::parse("api.example.com").unwrap();
+        let refusal = Refusal::Host { host: host.clone(), port: 443 };
+        assert_eq!(
+            refusal.page(),
+            "stockade refused this request: `api.example.com:443` is not an allowed host\nrule: allow-host\nto allow it: --allow-host api.example.com\n"
+        );
+        assert_eq!(Refusal::Host { host: host.clone(), port: 8443 }.change().unwrap(), "--allow-host api.example.com:8443");
+        let address = Refusal::Address { host, address: "10.0.0.1".parse().unwrap(), port: 8080, class: AddressClass::Private };
+        assert_eq!(address.change().unwrap(), "--allow-host 10.0.0.1:8080");
+    }
+}
