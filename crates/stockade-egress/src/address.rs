@@ -61,7 +61,7 @@ const V4: &[(Ipv4Addr, u32, AddressClass)] = &[
     // Oracle Cloud's former metadata service.
     (Ipv4Addr::new(192, 0, 0, 192), 32, AddressClass::Metadata),
     // "This network" (RFC 791); Linux takes 0.0.0.0 for loopback.
-    (Ipv4Addr::new(0, 0, 0, 0), 8, AddressClass::Reserved),
+    (Ipv4Addr::UNSPECIFIED, 8, AddressClass::Reserved),
     (Ipv4Addr::new(10, 0, 0, 0), 8, AddressClass::Private),
     // Carrier-grade NAT (RFC 6598); Tailscale too.
     (Ipv4Addr::new(100, 64, 0, 0), 10, AddressClass::Shared),
@@ -132,15 +132,15 @@ fn of_v6(address: Ipv6Addr) -> AddressClass {
 
 /// The IPv4 address that an IPv6 address leads to.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match (a, b, c, d, e, f) {
-        // Compatible (RFC 4291), mapped (the same), translated (RFC 2765), NAT64 (RFC 6052).
-        (0, 0, 0, 0, 0, 0 | 0xffff) | (0, 0, 0, 0, 0xffff, 0) | (0x64, 0xff9b, 0, 0, 0, 0) => Some(join(g, h)),
+    let join = |high: u16, low: u16| Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+    match address.segments() {
+        // Compatible (RFC 4291), mapped (the same), translated (RFC 2765), NAT64 (RFC 6052), ISATAP under any prefix (RFC 5214).
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => join(high, low),
         // 6to4 (RFC 3056).
-        (0x2002, ..) => Some(join(b, c)),
-        // ISATAP (RFC 5214), under any prefix.
-        (_, _, _, _, 0 | 0x200, 0x5efe) => Some(join(g, h)),
+        [0x2002, high, low, ..] => join(high, low),
         _ => None,
     }
 }

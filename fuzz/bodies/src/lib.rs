@@ -47,4 +47,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state", body: targets::state::body, seeds: targets::state::seeds, tries: 800 },
     Target { name: "broker", body: targets::broker::body, seeds: targets::broker::seeds, tries: 20_000 },
     Target { name: "git", body: targets::git::body, seeds: targets::git::seeds, tries: 800 },
+    Target { name: "egress", body: targets::egress::body, seeds: targets::egress::seeds, tries: 20_000 },
 ];

@@ -69,6 +69,7 @@ pub(crate) struct Approved {
 /// Serves one request; a refusal is an answer.
 pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Result<Response<AnswerBody>, Infallible> {
     let shared = Arc::clone(&leg.shared);
+    let is_upgrade = leg.protocol == Protocol::Http1 && request.headers().contains_key(header::UPGRADE);
     let named = destination(&leg, &request);
     let (host, port) = match &named {
         Ok(destination) => (destination.host.to_string(), destination.port),
@@ -77,36 +78,22 @@ pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Resu
     let record = Record::of_text(&shared.events, &leg.sandbox, Subject::Request, host, port);
     let record = Arc::new(record.of_request(request.method(), request.uri().path()));
     let answered = match named {
-        Ok(destination) => handle(&leg, &mut request, destination, &record).await,
+        Ok(destination) if is_upgrade => match approve(&leg, &mut request, destination, &record).await {
+            Ok(approved) => upgrade::serve(&leg, request, approved).await,
+            Err(refusal) => Err(refusal),
+        },
+        Ok(destination) => match approve(&leg, &mut request, destination, &record).await {
+            Ok(approved) => send(&leg, request, approved).await,
+            Err(refusal) => Err(refusal),
+        },
         Err((refusal, _)) => Err(refusal),
     };
-    Ok(match answered {
-        Ok(Handled::Answer(answer)) => answer,
-        Ok(Handled::Send(approved)) => match send(&leg, request, approved).await {
-            Ok(answer) => answer,
-            Err(refusal) => refused(&record, &refusal),
-        },
-        Err(refusal) => refused(&record, &refusal),
-    })
-}
-
-enum Handled {
-    Answer(Response<AnswerBody>),
-    Send(Approved),
-}
-
-async fn handle(
-    leg: &Arc<Leg>,
-    request: &mut Request<Incoming>,
-    destination: Destination,
-    record: &Arc<Record>,
-) -> Result<Handled, Refusal> {
-    let approved = approve(leg, request, destination, record).await?;
-    // HTTP/1 alone has upgrades.
-    if leg.protocol == Protocol::Http1 && request.headers().contains_key(header::UPGRADE) {
-        return upgrade::serve(leg, request, approved).await.map(Handled::Answer);
+    let mut answer = answered.unwrap_or_else(|refusal| refused(&record, &refusal));
+    if is_upgrade && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        // Whatever the client says next was not looked at as a request.
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(Handled::Send(approved))
+    Ok(answer)
 }
 
 /// The answer for a refusal.

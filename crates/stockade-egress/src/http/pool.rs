@@ -32,6 +32,8 @@ use crate::tls::upstream::server_name;
 const MAX_IDLE: usize = 64;
 /// How long a TLS handshake may take.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(20);
+/// How often a silent HTTP/2 connection is asked whether it is there.
+const PING: Duration = Duration::from_mins(1);
 /// The most bytes of an answer's head.
 const MAX_ANSWER_HEAD: usize = 256 << 10;
 /// Header lines of an answer.
@@ -183,7 +185,7 @@ pub(crate) async fn route(
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_header_list_size(MAX_ANSWER_HEAD as u32)
-                .keep_alive_interval(Duration::from_secs(60))
+                .keep_alive_interval(PING)
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(failed)?;

@@ -20,7 +20,7 @@ const MAX_STREAMS: u32 = 128;
 /// hyper's own buffer; what is larger waits in the socket.
 const MAX_BUFFER: usize = 128 << 10;
 /// How often a silent HTTP/2 connection is asked whether it is there.
-const PING: Duration = Duration::from_secs(60);
+const PING: Duration = Duration::from_mins(1);
 
 /// Serves HTTP/1.
 pub(crate) async fn http1<S>(shared: &Arc<Shared>, sandbox: &Arc<Sandbox>, target: LegTarget, stream: S)

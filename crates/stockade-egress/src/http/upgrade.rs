@@ -19,9 +19,9 @@ use crate::refusal::Refusal;
 use crate::relay::relay;
 
 /// Sends the handshake on a connection of its own and, where the host agrees, relays.
-pub(crate) async fn serve(leg: &Arc<Leg>, request: &mut Request<Incoming>, approved: Approved) -> Result<Response<AnswerBody>, Refusal> {
+pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: Approved) -> Result<Response<AnswerBody>, Refusal> {
     let Approved { destination, record, needles, .. } = approved;
-    let inside = hyper::upgrade::on(&mut *request);
+    let inside = hyper::upgrade::on(&mut request);
     let wanted = request.headers().get(header::UPGRADE).cloned();
     let mut outgoing = Request::new(RequestBody::Empty);
     *outgoing.method_mut() = request.method().clone();
@@ -44,8 +44,6 @@ pub(crate) async fn serve(leg: &Arc<Leg>, request: &mut Request<Incoming>, appro
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let (mut parts, body) = answer.into_parts();
         headers::remove_hop_by_hop(&mut parts.headers);
-        // Whatever the client says next was not looked at as a request.
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         parts.version = Version::HTTP_11;
         let scrub = match needles {
             Some(needles) => Some(ScrubWith { decoder: super::forward::decoder(&mut parts.headers)?, needles }),

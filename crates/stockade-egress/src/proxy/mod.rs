@@ -27,8 +27,8 @@ use crate::sandbox::Sandbox;
 use crate::tls::hello::HANDSHAKE;
 
 /// How long a program may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The lifetime of a sandbox's table entry is longer than that of its DNS answers, so a port of a name is not kept.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The port that events about names show.
 const DNS_PORT: u16 = 53;
 
 /// Serves one connection to its end.

@@ -78,7 +78,7 @@ pub enum Tls {
     Inspect,
     /// Passed on unopened after the check of the server name, unless a secret or a method or path rule needs to see inside.
     Pass,
-    /// Any bytes, TLS or not: for databases and the like. Only for one host at one port.
+    /// Any bytes, TLS or not: for databases and the like.
     Tunnel,
 }
 
@@ -107,7 +107,7 @@ impl Default for Limits {
             head_bytes: 64 << 10,
             body_bytes: u64::MAX,
             sent_bytes: u64::MAX,
-            idle: Duration::from_secs(600),
+            idle: Duration::from_mins(10),
         }
     }
 }

@@ -17,18 +17,18 @@ const MAX_PASSES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Needles {
     finder: AhoCorasick,
-    needles: Vec<Needle>,
+    forms: Vec<Form>,
     longest: usize,
     /// Bytes that some needle begins with.
     first: [bool; 256],
 }
 
-struct Needle {
+struct Form {
     text: Zeroizing<Vec<u8>>,
     replacement: Vec<u8>,
 }
 
-impl std::fmt::Debug for Needle {
+impl std::fmt::Debug for Form {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
@@ -37,26 +37,24 @@ impl std::fmt::Debug for Needle {
 impl Needles {
     /// The forms of these values, each with its placeholder. `None` where there is nothing to look for, or too much.
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
-        let mut needles: Vec<Needle> = Vec::new();
+        let mut found: Vec<Form> = Vec::new();
         for (value, placeholder) in secrets {
             for (text, replacement) in forms(value, placeholder) {
-                if !needles.iter().any(|needle| *needle.text == text) {
-                    needles.push(Needle { replacement: fit(replacement, text.len()), text: Zeroizing::new(text) });
+                if !found.iter().any(|needle| *needle.text == text) {
+                    found.push(Form { replacement: fit(replacement, text.len()), text: Zeroizing::new(text) });
                 }
             }
         }
-        let longest = needles.iter().map(|needle| needle.text.len()).max()?;
-        let finder = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(needles.iter().map(|needle| needle.text.as_slice()))
-            .ok()?;
+        let longest = found.iter().map(|form| form.text.len()).max()?;
+        let finder =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(found.iter().map(|form| form.text.as_slice())).ok()?;
         let mut first = [false; 256];
-        for byte in needles.iter().filter_map(|needle| needle.text.first()) {
+        for byte in found.iter().filter_map(|form| form.text.first()) {
             if let Some(entry) = first.get_mut(usize::from(*byte)) {
                 *entry = true;
             }
         }
-        Some(Self { finder, needles, longest, first })
+        Some(Self { finder, forms: found, longest, first })
     }
 
     /// The longest form.
@@ -86,7 +84,7 @@ impl Needles {
         let (mut from, mut count) = (0, 0);
         while let Some(found) = bytes.get(from..).and_then(|rest| self.finder.find(rest)) {
             let range = from + found.start()..from + found.end();
-            let needle = self.needles.get(found.pattern().as_usize());
+            let needle = self.forms.get(found.pattern().as_usize());
             if let (Some(target), Some(needle)) = (bytes.get_mut(range.clone()), needle) {
                 target.copy_from_slice(&needle.replacement);
             }
@@ -105,7 +103,7 @@ impl Needles {
                 continue;
             }
             let rest = tail.get(index..).unwrap_or_default();
-            if self.needles.iter().any(|needle| needle.text.len() > rest.len() && needle.text.starts_with(rest)) {
+            if self.forms.iter().any(|needle| needle.text.len() > rest.len() && needle.text.starts_with(rest)) {
                 return rest.len();
             }
         }

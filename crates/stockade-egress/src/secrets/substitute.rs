@@ -78,9 +78,9 @@ pub(crate) struct Survey {
 pub(crate) fn survey(bound: &[Bound], headers: &HeaderMap, target: &str) -> Survey {
     let mut survey = Survey::default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut decoded: Vec<(bool, Vec<u8>)> = Vec::new();
+    let mut decoded: Vec<Vec<u8>> = Vec::new();
     for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION] {
-        decoded.extend(headers.get_all(&name).iter().filter_map(|value| basic::decode(value.as_bytes())).map(|text| (true, text)));
+        decoded.extend(headers.get_all(&name).iter().filter_map(|value| basic::decode(value.as_bytes())));
     }
     for (index, secret) in bound.iter().enumerate() {
         let bit = 1_u64.checked_shl(index as u32).unwrap_or(0);
@@ -92,7 +92,7 @@ pub(crate) fn survey(bound: &[Bound], headers: &HeaderMap, target: &str) -> Surv
                 }
             }
         }
-        if decoded.iter().any(|(_, text)| secret.finder.find(text).is_some()) {
+        if decoded.iter().any(|text| secret.finder.find(text).is_some()) {
             survey.present |= bit;
             survey.header |= bit;
         }
@@ -147,7 +147,7 @@ pub(crate) fn replace_query(target: &str, secrets: &[(&Bound, &SecretValue)]) ->
 
 /// Replaces placeholders in a body, wherever its pieces are cut.
 #[derive(Debug)]
-pub(crate) struct BodyReplacer {
+pub struct BodyReplacer {
     pairs: Vec<Pair>,
     held: BytesMut,
     used: u64,
@@ -169,8 +169,14 @@ impl BodyReplacer {
         (!pairs.is_empty()).then(|| Self { pairs, held: BytesMut::new(), used: 0 })
     }
 
+    /// For tests and fuzzing: one value with its placeholder.
+    pub fn for_value(placeholder: &[u8], value: &SecretValue) -> Self {
+        let finder = Finder::new(placeholder).into_owned();
+        Self { pairs: vec![Pair { index: 0, finder, value: value.clone() }], held: BytesMut::new(), used: 0 }
+    }
+
     /// Takes a piece and gives what is certain by now.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Bytes {
+    pub fn push(&mut self, piece: &[u8]) -> Bytes {
         self.held.extend_from_slice(piece);
         for Pair { index, finder, value } in &self.pairs {
             if let Some(text) = replace_one(&self.held, finder, value.expose()) {
@@ -183,7 +189,7 @@ impl BodyReplacer {
     }
 
     /// What still waits, at the end.
-    pub(crate) fn finish(&mut self) -> Bytes {
+    pub fn finish(&mut self) -> Bytes {
         self.held.split().freeze()
     }
 

@@ -29,13 +29,13 @@ use crate::error::EgressError;
 const FILE: &str = "authority.pem";
 /// The longest file that is read.
 const MAX_FILE: u64 = 64 << 10;
-const DAY: Duration = Duration::from_secs(86_400);
+const DAY: Duration = Duration::from_hours(24);
 /// How long the authority holds; a new one is made well before.
-const LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
-const RENEWED_AFTER: Duration = Duration::from_secs(9 * 365 * 86_400);
+const LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
+const RENEWED_AFTER: Duration = Duration::from_hours(9 * 365 * 24);
 /// How long a host's certificate holds, and how long one is used.
-const LEAF_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-const LEAF_USED: Duration = Duration::from_secs(20 * 86_400);
+const LEAF_LIFETIME: Duration = Duration::from_hours(30 * 24);
+const LEAF_USED: Duration = Duration::from_hours(20 * 24);
 /// How many hosts' certificates are kept.
 const MAX_LEAVES: usize = 1024;
 

@@ -53,10 +53,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Hello>, BadHello> {
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;
     loop {
-        let accepted = match acceptor.accept() {
-            Ok(accepted) => accepted,
-            Err(_) => return Err(BadHello::Malformed),
-        };
+        let Ok(accepted) = acceptor.accept() else { return Err(BadHello::Malformed) };
         if let Some(accepted) = accepted {
             let hello = accepted.client_hello();
             let server_name = hello.server_name().map(HostName::parse).transpose().map_err(|_| BadHello::Name)?;

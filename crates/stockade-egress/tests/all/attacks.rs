@@ -192,15 +192,7 @@ async fn h16_smuggling_shapes_are_refused_and_answered() {
         "GET http://H/ HTTP/1.1\r\nHost: H\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
-        let answer = world
-            .raw(
-                bad.replace('H', "\u{1}")
-                    .replace('\u{1}', "H")
-                    .replace("//H/", &format!("//{host}/"))
-                    .replace("Host: H", &format!("Host: {host}"))
-                    .as_bytes(),
-            )
-            .await;
+        let answer = world.raw(bad.replace("//H/", &format!("//{host}/")).replace("Host: H", &format!("Host: {host}")).as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{bad:?} {answer}");
         let event = world.event().await;
         assert_eq!((event.verdict, event.rule.as_str()), (Verdict::Deny, "request-form"), "{bad:?}");

@@ -11,7 +11,7 @@ use stockade_egress::secrets::binding::{Budget, Place, Places};
 use stockade_egress::{Binding, Verdict};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::world::{LOCAL, Outside, PLACEHOLDER, Server, VALUE, World, binding, full, get, plain_server, rules, text, whole};
+use crate::world::{LOCAL, Outside, PLACEHOLDER, Server, VALUE, World, binding, full, get, plain_server, rules, text};
 
 async fn world_with(change: impl FnOnce(&mut Binding)) -> (World, Server, String) {
     let outside = Arc::new(Outside::new());
@@ -193,5 +193,4 @@ async fn a_live_stream_stays_live_while_it_is_searched() {
     drop(answer);
     let answer = world.https(&host, get(&host, "/events")).await;
     assert_eq!(text(&answer).lines().filter(|line| !line.is_empty()).count(), 10_000);
-    let _ = whole;
 }

@@ -1,6 +1,7 @@
 //! The targets, a file each.
 
 pub mod broker;
+pub mod egress;
 pub mod git;
 pub mod guest;
 pub mod host;
