@@ -31,5 +31,5 @@ pub mod talk;
 #[cfg(test)]
 mod tests;
 
+pub use stockade_core::host::HostPattern;
 pub use stockade_core::secret::{BadSecretName, BadSecretValue, Secret, SecretName, SecretValue};
-pub use stockade_store::hosts::HostPattern;

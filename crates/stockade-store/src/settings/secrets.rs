@@ -17,7 +17,7 @@ use stockade_core::secret::SecretName;
 
 use super::nearest::closest;
 use super::value::{BadValue, describe, shorten};
-use crate::hosts::HostPattern;
+use stockade_core::host::HostPattern;
 
 /// The most secrets.
 pub const MAX_SECRETS: usize = 256;
