@@ -138,9 +138,9 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => join(high, low),
+        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low]
         // 6to4 (RFC 3056).
-        [0x2002, high, low, ..] => join(high, low),
+        | [0x2002, high, low, ..] => join(high, low),
         _ => None,
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn respond(mut request: Request<Incoming>, seen: Arc<Mutex<Vec<
         "/echo" => {
             let mut text = format!("{target}\n");
             for (name, value) in &headers {
-                text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+                text.extend([name.as_str(), ": ", value.to_str().unwrap(), "\n"]);
             }
             let mut answer = Response::new(full([text.as_bytes(), &body].concat()));
             if let Some(value) = headers.get("authorization") {
@@ -263,7 +263,7 @@ async fn large_bodies_stream_both_ways() {
 async fn live_events_come_at_once_and_all_of_them() {
     let (world, _server, host) = world().await;
     let answer = world.https(&host, get(&host, "/events")).await;
-    let expected: String = (0..10_000).map(|number| format!("data: {number}\n\n")).collect();
+    let expected = (0..10_000).map(|number| format!("data: {number}\n\n")).collect::<Vec<_>>().concat();
     assert!(text(&answer) == expected);
     let stream = world.tls(&host, "api.example", &["http/1.1"]).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
