@@ -71,6 +71,8 @@ async fn server(directory: &Path) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::default();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Not the name of what it signs, or OpenSSL takes that for self-signed.
+    ca.distinguished_name.push(rcgen::DnType::CommonName, "the outside world");
     std::fs::write(directory.join("outside.pem"), ca.self_signed(&ca_key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(ca, ca_key);
     let key = KeyPair::generate().unwrap();
