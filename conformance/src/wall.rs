@@ -112,6 +112,7 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
         hidden: &hidden,
         guard: &guard,
         programs: Some(&programs),
+        way_out: None,
     };
     let sandbox = Sandbox::start(backend(target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok(Standing { sandbox, owned, output: lab.base.clone() })

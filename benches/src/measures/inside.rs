@@ -78,6 +78,7 @@ impl Site {
             hidden: &self.hidden,
             guard: &Guard::default(),
             programs: Some(&programs),
+            way_out: None,
         };
         let backend: &dyn Backend = &Jail { passing };
         let sandbox = Sandbox::start(backend, &start).map_err(|e| e.to_string())?;

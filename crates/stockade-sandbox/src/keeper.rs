@@ -96,6 +96,7 @@ pub fn hold(
         hidden: &hidden,
         guard: &guard,
         programs: Some(&programs),
+        way_out: None,
     };
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running).and_then(refuse_without_namespaces);
     let listening = started.map_err(JobError::from).and_then(|running| {

@@ -49,6 +49,8 @@ pub mod template;
 pub mod trial;
 #[cfg(wall)]
 pub mod watch;
+#[cfg(wall)]
+pub mod wayout;
 pub mod workspace;
 
 #[cfg(wall)]

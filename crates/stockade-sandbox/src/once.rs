@@ -195,6 +195,7 @@ fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, Backend
         hidden: &hidden,
         guard,
         programs: Some(&programs),
+        way_out: None,
     };
     Sandbox::start(job.backend, &start)
 }

@@ -379,6 +379,7 @@ fn start_of<'a>(recipe: &'a Recipe, programs: &'a Path, owned: &'a Owned, guard:
         hidden: &recipe.hidden,
         guard,
         programs: Some(programs),
+        way_out: None,
     }
 }
 

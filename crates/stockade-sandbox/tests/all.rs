@@ -63,6 +63,7 @@ impl Ground {
             hidden: &[],
             guard: &Guard::default(),
             programs: None,
+            way_out: None,
         };
         let sandbox = Sandbox::start(backend, &start).unwrap();
         Self { sandbox, workspace, _directory: directory }

@@ -16,6 +16,7 @@ use crate::drive::Watch;
 use crate::guard::Guard;
 use crate::limits::LimitError;
 use crate::surroundings::{Obstacle, named};
+use crate::wayout::WayOut;
 
 pub mod jail;
 pub mod local;
@@ -104,6 +105,8 @@ pub struct Start<'a> {
     pub guard: &'a Guard,
     /// A private directory in which the guest program is kept between sandboxes (see [`crate::guest`]).
     pub programs: Option<&'a Path>,
+    /// How programs inside reach their egress process; `None`: they have loopback and no route.
+    pub way_out: Option<&'a WayOut>,
 }
 
 /// A guest behind its wall.

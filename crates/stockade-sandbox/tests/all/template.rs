@@ -121,6 +121,7 @@ fn from_nothing(recipe: &Recipe) -> (Sandbox, state::Owned) {
         hidden: &recipe.hidden,
         guard: &Guard::default(),
         programs: Some(&state::programs(&recipe.state)),
+        way_out: None,
     };
     (Sandbox::start(&Jail::default(), &start).unwrap(), owned)
 }
