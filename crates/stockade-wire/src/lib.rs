@@ -12,6 +12,7 @@
 pub mod codec;
 pub mod frame;
 pub mod message;
+pub mod opening;
 pub mod plan;
 
 /// Protocol version; both sides must agree exactly, because they ship in one binary.

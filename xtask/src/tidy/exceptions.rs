@@ -62,7 +62,11 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     Direction { name: "stockade-store", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap"] },
     Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
-    Direction { name: "stockade-egress", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap", "libc", "ring", "openssl"] },
+    Direction {
+        name: "stockade-egress",
+        may_use: &["stockade-core", "stockade-wire"],
+        may_not_use: &["anyhow", "clap", "libc", "ring", "openssl"],
+    },
     Direction { name: "stockade-probe", may_use: &[], may_not_use: &["tokio", "serde", "serde_json", "rustix"] },
     Direction {
         name: "stockade-conformance",
