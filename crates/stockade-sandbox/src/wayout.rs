@@ -1,8 +1,19 @@
 //! A sandbox's way out: what a wall needs to know so that programs inside can reach an egress process, and nothing else.
 //!
-//! It names no host and holds no rule: which connections go where is decided at the other end of the channel.
+//! It names no host and holds no rule: which connections go where is decided at the other end of the channel. What happens inside is in the
+//! guest's own `wayout.rs`.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+
+use stockade_core::demand::Demand;
+use stockade_wire::plan;
+
+use crate::backends::BackendError;
+use crate::connection::Passing;
+
+/// The port of names; it is always taken, and never for anything else.
+const DNS_PORT: u16 = 53;
 
 /// A way out.
 #[derive(Debug)]
@@ -14,4 +25,64 @@ pub struct WayOut {
     pub proxy_port: u16,
     /// The TCP ports on which connections of programs that know no proxy are taken, whatever address they are made to.
     pub ports: Vec<u16>,
+}
+
+impl WayOut {
+    /// What the guest is told; refused where it cannot be as it says.
+    pub(crate) fn plan(&self, passing: Passing) -> Result<plan::WayOut, BackendError> {
+        let refuse = |detail: String, fix: &str| Err(BackendError::Step { step: "way out".into(), detail, fix: fix.into() });
+        if passing == Passing::Impossible {
+            return refuse(
+                "connections can leave a sandbox only where descriptors can be passed out of it".into(),
+                "use the backend `jail`, or run without allowed hosts",
+            );
+        }
+        // Once each, and without that of names.
+        let ports: BTreeSet<u16> = self.ports.iter().copied().filter(|port| *port != DNS_PORT).collect();
+        if self.proxy_port == DNS_PORT || ports.contains(&self.proxy_port) {
+            return refuse(
+                format!("port {} cannot be the proxy's: connections to hosts are taken there", self.proxy_port),
+                "choose another port for the proxy",
+            );
+        }
+        if self.proxy_port == 0 || ports.contains(&0) {
+            return refuse("0 is no port".into(), "name a port from 1 to 65535");
+        }
+        if ports.len() > plan::MOST_PORTS {
+            let most = plan::MOST_PORTS;
+            return refuse(format!("hosts are allowed on {} ports, and {most} can be taken", ports.len()), "allow hosts on fewer ports");
+        }
+        Ok(plan::WayOut { proxy_port: self.proxy_port, ports: ports.into_iter().collect() })
+    }
+}
+
+/// Refuses a way out where nothing would lead programs to it and keep them from all others.
+pub(crate) fn refuse(way_out: Option<&WayOut>, why: &str, fix: &str) -> Result<(), BackendError> {
+    match way_out {
+        None => Ok(()),
+        Some(_) => Err(BackendError::Demand { demand: Demand::Network, why: why.into(), fix: fix.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    fn of(proxy_port: u16, ports: &[u16], passing: Passing) -> Result<plan::WayOut, String> {
+        let (channel, _) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec() };
+        way_out.plan(passing).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ports_are_taken_once_and_none_for_two_things() {
+        let plan = of(3128, &[443, 80, 443, 53], Passing::Possible).unwrap();
+        assert_eq!((plan.proxy_port, plan.ports), (3128, vec![80, 443]));
+        for (proxy, ports) in [(443, vec![443]), (53, vec![]), (0, vec![]), (3128, vec![0]), (3128, (1000..1065).collect())] {
+            assert!(of(proxy, &ports, Passing::Possible).is_err(), "{proxy} {ports:?}");
+        }
+        assert!(of(3128, &[443], Passing::Impossible).unwrap_err().contains("descriptors"));
+    }
 }

@@ -1,8 +1,12 @@
 //! The sandbox interface, on every wall of this version, with descriptors passed and over the plain stream.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "all/both.rs"]
+mod both;
 #[path = "all/template.rs"]
 mod template;
+#[path = "all/wayout.rs"]
+mod wayout;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -45,6 +45,8 @@ pub(crate) enum Subject {
     Control,
     /// The signal descriptor.
     Signals,
+    /// A descriptor of the way out, by its number there.
+    WayOut(u32),
     /// A request's descriptor.
     Request(u32, Slot),
 }
@@ -94,6 +96,11 @@ impl Poller {
         epoll::add(&self.0, fd, token(Subject::Signals), epoll::EventFlags::IN)
     }
 
+    /// Watches a descriptor of the way out; closing it ends that.
+    pub(crate) fn watch_way_out(&self, fd: impl AsFd, number: u32, flags: epoll::EventFlags) -> Result<(), Errno> {
+        epoll::add(&self.0, fd, token(Subject::WayOut(number)), flags)
+    }
+
     /// Watches the control stream for reading.
     pub(crate) fn watch_control(&self, fd: impl AsFd) -> Result<(), Errno> {
         epoll::add(&self.0, fd, token(Subject::Control), epoll::EventFlags::IN)
@@ -114,6 +121,7 @@ fn token(subject: Subject) -> epoll::EventData {
     epoll::EventData::new_u64(match subject {
         Subject::Control => 0xff,
         Subject::Signals => 0xfe,
+        Subject::WayOut(number) => (u64::from(number) << 8) | 0xfd,
         Subject::Request(id, slot) => {
             let slot = match slot {
                 Slot::Input => 0,
@@ -136,6 +144,7 @@ pub(crate) fn subject(data: epoll::EventData) -> Subject {
         2 => Subject::Request(id, Slot::Errors),
         3 => Subject::Request(id, Slot::Both),
         0xfe => Subject::Signals,
+        0xfd => Subject::WayOut(id),
         _ => Subject::Control,
     }
 }
@@ -204,7 +213,7 @@ mod tests {
 
     #[test]
     fn tokens_name_what_they_were_made_for() {
-        let mut subjects = vec![Subject::Control, Subject::Signals];
+        let mut subjects = vec![Subject::Control, Subject::Signals, Subject::WayOut(0), Subject::WayOut(u32::MAX)];
         for id in [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
             for slot in [Slot::Input, Slot::Output, Slot::Errors, Slot::Both] {
                 subjects.push(Subject::Request(id, slot));

@@ -30,6 +30,7 @@ mod forward;
 mod jail;
 mod listing;
 mod memory;
+mod names;
 mod paths;
 mod pty;
 mod run;
@@ -41,6 +42,7 @@ mod token;
 mod transfer;
 mod tree;
 mod watch;
+mod wayout;
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -54,6 +56,7 @@ use crate::channel::Channel;
 use crate::server::{End, Server};
 use crate::signals::Role;
 use crate::token::Token;
+use crate::wayout::Way;
 
 /// The descriptor that the control stream is expected on.
 const CONTROL: i32 = 3;
@@ -80,9 +83,10 @@ fn guest() -> Option<End> {
     };
     let mut channel = Channel::new(control);
     greet(&mut channel, &token)?;
+    let mut way = Way::Closed;
     let first = match channel.read_one() {
         Ok((id, Request::Begin { basis })) => {
-            build(&mut channel, id, &basis, jail::Part::Whole)?;
+            way = build(&mut channel, id, &basis, jail::Part::Whole)?;
             None
         }
         Ok((id, Request::Confine { plan })) => {
@@ -90,7 +94,7 @@ fn guest() -> Option<End> {
             None
         }
         Ok((id, Request::Mould { plan })) => {
-            channel = become_template(channel, id, &plan)?;
+            (channel, way) = become_template(channel, id, &plan)?;
             None
         }
         Ok(other) => Some(other),
@@ -100,11 +104,14 @@ fn guest() -> Option<End> {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let mut server = Server::new(channel, Role::current()).ok()?;
+    if let Way::Open(way_out) = way {
+        server.lead_out(way_out).ok()?;
+    }
     Some(server.serve(first))
 }
 
 /// Builds a jail around this process, in which it serves from then on.
-fn build(channel: &mut Channel, id: u32, basis: &Basis, part: jail::Part<'_>) -> Option<()> {
+fn build(channel: &mut Channel, id: u32, basis: &Basis, part: jail::Part<'_>) -> Option<Way> {
     let outcome = jail::begin(basis, part).and_then(|begun| {
         let (plan, passed) = plan(channel).ok_or_else(jail::StepFailure::without_a_plan)?;
         jail::complete(begun, &plan, passed, || place(channel))
@@ -113,7 +120,7 @@ fn build(channel: &mut Channel, id: u32, basis: &Basis, part: jail::Part<'_>) ->
 }
 
 /// Makes this process a template until its stream ends. It returns only in clones, each with its own stream, when their jails stand.
-fn become_template(mut channel: Channel, id: u32, plan: &TemplatePlan) -> Option<Channel> {
+fn become_template(mut channel: Channel, id: u32, plan: &TemplatePlan) -> Option<(Channel, Way)> {
     let passed = channel.take_descriptors(usize::MAX);
     let mut moulded = match jail::mould(plan, passed) {
         Ok(moulded) => moulded,
@@ -126,8 +133,8 @@ fn become_template(mut channel: Channel, id: u32, plan: &TemplatePlan) -> Option
     channel.write_one(id, &Reply::Moulded { steps, namespaces }, &[]).ok()?;
     let mut cloned = jail::clones(channel, moulded)?;
     let Ok((id, Request::Begin { basis })) = cloned.channel.read_one() else { return None };
-    build(&mut cloned.channel, id, &basis, jail::Part::Own(&cloned.moulded.shared))?;
-    Some(cloned.channel)
+    let way = build(&mut cloned.channel, id, &basis, jail::Part::Own(&cloned.moulded.shared))?;
+    Some((cloned.channel, way))
 }
 
 /// Waits until the host knows what the root shall be.
@@ -165,9 +172,12 @@ fn greet(channel: &mut Channel, token: &Token) -> Option<()> {
     channel.write_one(id, &Reply::Welcome { version: VERSION, pid }, &[]).ok()
 }
 
-fn answer(channel: &mut Channel, id: u32, outcome: Result<jail::Jailed, jail::StepFailure>) -> Option<()> {
+fn answer(channel: &mut Channel, id: u32, outcome: Result<jail::Jailed, jail::StepFailure>) -> Option<Way> {
     match outcome {
-        Ok(jailed) => channel.write_one(id, &Reply::Jailed { report: jailed.report }, &jailed.exports).ok(),
+        Ok(jailed) => {
+            channel.write_one(id, &Reply::Jailed { report: jailed.report }, &jailed.exports).ok()?;
+            Some(jailed.way)
+        }
         Err(failure) => {
             let reply = Reply::JailFailed { step: failure.step.to_owned(), detail: failure.detail, errno: failure.errno };
             let _ = channel.write_one(id, &reply, &[]);

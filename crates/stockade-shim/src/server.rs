@@ -23,6 +23,7 @@ use crate::memory::Code;
 use crate::signals::{self, Role, Woken};
 use crate::spawn::Spawner;
 use crate::task::Task;
+use crate::wayout::WayOut;
 
 /// Requests of the host that may be under way at once.
 pub(crate) const MOST_REQUESTS: usize = 1024;
@@ -69,6 +70,8 @@ pub(crate) struct Server {
     turns: VecDeque<u32>,
     /// Listeners that found no room for a connection.
     starved: Vec<u32>,
+    /// Where programs' connections go, and whether it wants a turn.
+    way_out: Option<(WayOut, Progress)>,
     signals: OwnedFd,
     /// The highest id the host has used, to tell a late message from a wrong one.
     highest: Option<u32>,
@@ -100,6 +103,7 @@ impl Server {
             frozen: false,
             turns: VecDeque::new(),
             starved: Vec::new(),
+            way_out: None,
             signals,
             highest: None,
             next_guest: 0,
@@ -108,6 +112,13 @@ impl Server {
             code: Code::find(),
             rest: Rest::Awake,
         })
+    }
+
+    /// From now on connections that programs make are passed on this way.
+    pub(crate) fn lead_out(&mut self, way_out: WayOut) -> Result<(), Errno> {
+        way_out.watch(&self.context.poller)?;
+        self.way_out = Some((way_out, Progress::Again));
+        Ok(())
     }
 
     /// Serves until the stream ends, beginning with a request that was already read, if any.
@@ -133,7 +144,8 @@ impl Server {
                 self.context.channel.flush()?;
                 self.update_control_interest();
             }
-            let busy = !self.turns.is_empty() && !self.context.channel.is_congested();
+            let leaving = matches!(self.way_out, Some((_, Progress::Again)));
+            let busy = leaving || !self.turns.is_empty() && !self.context.channel.is_congested();
             let timeout = match (busy, unhurried, self.rest) {
                 (true, _, _) => Some(&AT_ONCE),
                 (false, true, _) => Some(&A_MOMENT),
@@ -153,6 +165,12 @@ impl Server {
                 match subject(data) {
                     Subject::Control => self.control(flags)?,
                     Subject::Signals => self.woken()?,
+                    Subject::WayOut(number) => {
+                        if let Some((way_out, progress)) = &mut self.way_out {
+                            way_out.event(number, Ready::from_flags(flags));
+                            *progress = Progress::Again;
+                        }
+                    }
                     Subject::Request(id, slot) => {
                         if let Some(entry) = self.requests.get_mut(&id) {
                             entry.task.event(slot, Ready::from_flags(flags));
@@ -162,6 +180,9 @@ impl Server {
                 }
             }
             self.give_turns();
+            if let Some((way_out, progress @ Progress::Again)) = &mut self.way_out {
+                *progress = way_out.turn(&self.context.poller);
+            }
         }
     }
 
@@ -327,6 +348,10 @@ impl Server {
     fn remove(&mut self, id: u32) {
         if self.requests.remove(&id).is_some() && id & GUEST_ID_BIT != 0 {
             self.accepted = self.accepted.saturating_sub(1);
+        }
+        if let Some((_, progress)) = &mut self.way_out {
+            // It may have found no descriptor.
+            *progress = Progress::Again;
         }
         for listener in std::mem::take(&mut self.starved) {
             self.queue(listener);

@@ -145,11 +145,28 @@ wire_enum! {
     }
 }
 
+/// The most ports on which a guest takes connections of programs that know no proxy. Each costs it two descriptors.
+pub const MOST_PORTS: usize = 64;
+
 wire_struct! {
-    /// What the host made while the guest built its root, and where the guest goes when it stands.
+    /// What programs inside reach besides each other. The channel to egress is a passed descriptor.
+    WayOut {
+        /// The proxy's port on loopback.
+        proxy_port: u16,
+        /// TCP ports that are taken at every address; neither the proxy's nor that of DNS.
+        ports: Vec<u16>,
+    }
+}
+
+wire_struct! {
+    /// What the host made while the guest built its root, and where the guest goes when it stands. The descriptors that are passed with it are,
+    /// in this order and no others: the network namespace if the host made it, the channel of the way out if there is one, and the files of
+    /// cgroups.
     Place {
         /// The network namespace.
         network: Network,
+        /// The way out; `None`: there is loopback, and no route.
+        way_out: Option<WayOut>,
         /// How many of the passed descriptors, the last ones, are files into which a process writes `0` to join a cgroup.
         joins: u32,
         /// Limits per process.

@@ -22,46 +22,16 @@ use stockade_sandbox::state::{self, Sandboxes};
 use stockade_sandbox::sweep::{Extent, sweep};
 use stockade_sandbox::template::{Recipe, Taken, Template, TemplateError};
 
+use super::both::{self, BASE};
 use super::safe;
 
-/// Where an inner run works.
-const BASE: &str = "STOCKADE_TEST_TEMPLATE_BASE";
 /// How often something is looked for that must come, and how long between.
 const LOOKS: usize = 1000;
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Runs a test here and, if that was as root, again as an ordinary user.
-#[expect(clippy::disallowed_methods, reason = "a test that starts itself again")]
 fn as_both(name: &str, test: impl FnOnce(&Path)) {
-    if let Some(base) = std::env::var_os(BASE) {
-        return test(Path::new(&base));
-    }
-    let outer = tempfile::tempdir_in("/var/tmp").unwrap();
-    let base = fs::canonicalize(outer.path()).unwrap();
-    fs::create_dir(base.join("own")).unwrap();
-    test(&base.join("own"));
-    if rustix::process::geteuid().is_root() {
-        let copy = base.join("test-binary");
-        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-        let users = base.join("users");
-        fs::create_dir(&users).unwrap();
-        std::os::unix::fs::chown(&users, Some(65534), Some(65534)).unwrap();
-        for path in [&base, &copy] {
-            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        }
-        let output = Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&copy)
-            .args(["--exact", &format!("template::{name}"), "--nocapture"])
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env(BASE, &users)
-            .current_dir("/")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    }
+    both::as_both(&format!("template::{name}"), test);
 }
 
 /// A specification with everything that a plan treats differently: a workspace in a home, a toolchain and caches in it, further mounts.

@@ -14,6 +14,7 @@ use stockade_wire::plan::BarePlan;
 
 use super::confine::{self, LANDLOCK_TARGET, allow};
 use super::{Doing, Jailed, StepFailure, Steps, Trouble, mounts, readback, required, shown};
+use crate::wayout::Way;
 
 /// Devices that programs cannot do without, and pseudo-terminals.
 const DEVICES: [&[u8]; 8] =
@@ -36,7 +37,7 @@ pub(crate) fn confine_bare(plan: &BarePlan) -> Result<Jailed, StepFailure> {
     let mut report = steps.run("read back", || readback::report(&landlock, filtered, &probe))?;
     steps.run("undumpable", confine::undumpable)?;
     report.steps = steps.took;
-    Ok(Jailed { report, exports: Vec::new() })
+    Ok(Jailed { report, exports: Vec::new(), way: Way::Closed })
 }
 
 /// What loses its parent becomes our child, so that it can be found at the end.

@@ -16,11 +16,13 @@ use super::{Doing, Need, Trouble, mounts, seccomp, shown};
 /// The newest Landlock version whose rights this code knows; the crate asks the kernel for all of them it has.
 pub(super) const LANDLOCK_TARGET: ABI = ABI::V9;
 
-/// Joins the cgroups whose files the host passed last, and begins a cgroup namespace there. The host makes those groups while this
+/// Joins the cgroups whose files are all that is left of what the host passed, and begins a cgroup namespace there. The host makes those groups while this
 /// process starts and builds its root, so it cannot be born in them.
 pub(crate) fn groups(joins: u32, passed: &mut Vec<OwnedFd>) -> Result<(), Trouble> {
-    let first = passed.len().checked_sub(joins as usize).ok_or_else(|| Trouble::new("the plan joins more groups than were passed"))?;
-    for file in passed.split_off(first) {
+    if passed.len() != joins as usize {
+        return Err(Trouble::new("the plan names other descriptors than were passed"));
+    }
+    for file in passed.drain(..) {
         rustix::io::write(&file, b"0").doing(|| "joining a cgroup".into())?;
     }
     // SAFETY: this process has one thread, and no memory or descriptors are shared or unshared by this flag.

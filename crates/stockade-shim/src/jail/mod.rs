@@ -5,7 +5,7 @@
 //! process into the prisoner that every later program inherits from:
 //!
 //! ```text
-//! identity ─▶ scratch ─▶ basis ─▶ sources ─▶ root ─▶ pivot ─▶ network ─▶ groups ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
+//! identity ─▶ scratch ─▶ basis ─▶ sources ─▶ root ─▶ pivot ─▶ network ─▶ way out ─▶ groups ─▶ limits ─▶ capabilities ─▶ landlock ─▶ seccomp ─▶ read back
 //! ```
 //!
 //! The plan comes in three parts, as soon as the host knows them: the basis needs nothing of the machine, the cgroups and the network
@@ -25,6 +25,7 @@ mod root;
 mod scratch;
 mod seccomp;
 mod template;
+mod ways;
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -37,12 +38,16 @@ use scratch::OuterProc;
 use stockade_wire::plan::{Basis, Item, JailPlan, JailReport, Layer, Place};
 pub(crate) use template::mould;
 
+use crate::wayout::Way;
+
 /// A jail that stands.
 pub(crate) struct Jailed {
     /// What the kernel says holds.
     pub report: JailReport,
     /// Descriptors of the scratch directories that the plan exports, in the plan's order.
     pub exports: Vec<OwnedFd>,
+    /// What programs inside can reach.
+    pub way: Way,
 }
 
 /// The step that failed, with what it was doing.
@@ -148,6 +153,10 @@ pub(crate) fn complete(
     // The kernel lets go of the old root when every processor has passed a quiet moment, which comes sooner when the host is done.
     steps.run("detach", root::detach)?;
     steps.run("network", || confine::network(&place.network, &mut passed))?;
+    let way = match &place.way_out {
+        None => Way::Closed,
+        Some(plan) => Way::Open(steps.run("way out", || ways::open(plan, &mut passed))?),
+    };
     steps.run("groups", || confine::groups(place.joins, &mut passed))?;
     steps.run("limits", || confine::rlimits(&place.rlimits))?;
     steps.run("no new privileges", confine::no_new_privileges)?;
@@ -157,7 +166,7 @@ pub(crate) fn complete(
     let mut report = steps.run("read back", || readback::report(&landlock, filtered, &probe))?;
     steps.run("undumpable", confine::undumpable)?;
     report.steps = steps.took;
-    Ok(Jailed { report, exports })
+    Ok(Jailed { report, exports, way })
 }
 
 /// Whether a layer must hold.

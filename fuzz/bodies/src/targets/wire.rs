@@ -7,7 +7,8 @@ use stockade_wire::codec::{self, Bytes, Wire};
 use stockade_wire::frame::{self, FrameBuffer};
 use stockade_wire::message::{Change, Entry, ErrorKind, Exec, Exit, FileKind, FileStat, Reply, Request, Stdio, Stream};
 use stockade_wire::plan::{
-    Access, BarePlan, Basis, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Network, Place, Resource, Source, TemplatePlan,
+    Access, BarePlan, Basis, Execution, Groups, Item, JailPlan, JailReport, Landlock, Layer, Network, Place, Resource, Source,
+    TemplatePlan, WayOut,
 };
 
 /// Reads the input as a message of the kind that its first byte names, or as a stream of frames.
@@ -82,6 +83,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+fn place(way_out: Option<WayOut>) -> Place {
+    Place { network: Network::Passed {}, way_out, joins: 2, rlimits: vec![(Resource::Processes {}, 512)] }
+}
+
 /// A request of every kind.
 pub fn requests() -> Vec<Request> {
     let path = || Bytes::from("/work/file");
@@ -95,7 +100,8 @@ pub fn requests() -> Vec<Request> {
         Request::Hello { version: stockade_wire::VERSION, token: [7; 32] },
         Request::Begin { basis: basis() },
         Request::Jail { plan: plan() },
-        Request::Enter { place: Place { network: Network::Passed {}, joins: 2, rlimits: vec![(Resource::Processes {}, 512)] } },
+        Request::Enter { place: place(None) },
+        Request::Enter { place: place(Some(WayOut { proxy_port: 3128, ports: vec![80, 443] })) },
         Request::Run { exec: exec.clone() },
         Request::Run { exec: Exec { stdio: Stdio::Pty { rows: 24, cols: 80 }, ..exec } },
         Request::Data { stream: Stream::Input {}, bytes: "input".into() },

@@ -27,6 +27,7 @@ use crate::drive::Watch;
 use crate::guest::{self, Surroundings};
 use crate::limits::{self, Cgroup, Frozen, Layout};
 use crate::surroundings::{OF_NAMESPACES, Obstacle};
+use crate::wayout;
 
 /// Rules are opened one by one; more than this and the start would take forever.
 const MOST_RULES: usize = 8192;
@@ -40,6 +41,11 @@ pub(super) fn may_stand_in(obstacle: Obstacle, spec: &SandboxSpec) -> bool {
 pub(super) fn start(start: &Start<'_>, obstacle: Obstacle, passing: Passing) -> Result<Bare, BackendError> {
     let spec = start.spec;
     refuse_impossible(spec)?;
+    wayout::refuse(
+        start.way_out,
+        "without a network namespace nothing keeps connections on their way out",
+        "run without allowed hosts, or make namespaces possible: see `stockade doctor`",
+    )?;
     let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let asker = Asker {
         home: start.home,

@@ -47,7 +47,10 @@ pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_
     say(
         Demand::Network,
         &[(differs("net"), "own network namespace"), (report.loopback_only, "loopback only")],
-        "no interface but loopback".into(),
+        match start.way_out {
+            None => "no interface but loopback".into(),
+            Some(_) => "no interface but loopback; through egress only".into(),
+        },
     );
     let processes = [(differs("pid"), "own pid namespace"), (differs("ipc"), "own ipc namespace"), (differs("uts"), "own uts namespace")];
     say(Demand::Processes, &processes, "own pid and ipc namespaces".into());

@@ -39,7 +39,7 @@ use crate::limits::{self, Cgroup, Frozen, Layout};
 use crate::surroundings::facts::Facts;
 use hostmounts::HostMounts;
 use layers::Layers;
-use plan::{Inputs, ProcPlace};
+use plan::{Inputs, Names, ProcPlace};
 use starter::Starter;
 pub use template::JailTemplate;
 use view::{Asker, View};
@@ -108,6 +108,8 @@ fn start_jail(start: &Start<'_>, passing: Passing) -> Result<StandingJail, Backe
     let spec = start.spec;
     let mut clock = Clock::default();
     limits::check(&spec.limits)?;
+    // Refused before anything is made.
+    start.way_out.map(|way_out| way_out.plan(passing)).transpose()?;
     let starter = Starter::current();
     let identity = starter.identity()?;
     // Where there is only version 2, the guest is cloned into its group; elsewhere it joins when it is there, and groups are made
@@ -175,7 +177,7 @@ fn raise(
     // If it is gone already, its answer says why.
     let _ = connection.send(0, &Request::Jail { plan }, mounts);
     let (place, passed) = place_of(start, groups, &group_name(start), &mut wall, &mut clock)?;
-    let _ = connection.send(0, &Request::Enter { place }, &passed.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+    let _ = connection.send(0, &Request::Enter { place }, &passed.in_order());
     clock.mark("host: network");
     let (report, exports) = stands(&mut connection, names, &wall)?;
     clock.mark("host: jail");
@@ -248,19 +250,20 @@ fn plan_of(
         executables: executables.as_deref(),
         hidden: start.hidden,
         proc: proc_place(spec),
+        names: if start.way_out.is_some() { Names::ThroughEgress } else { Names::AsOutside },
     };
     Ok(plan::build(&inputs, open)?)
 }
 
 /// Makes what the guest goes into when its root stands: the rest of its groups, and its network namespace. The guest builds its root
 /// meanwhile.
-fn place_of(
-    start: &Start<'_>,
+fn place_of<'a>(
+    start: &Start<'a>,
     groups: Option<(Cgroup, Layout)>,
     name: &str,
     wall: &mut Wall,
     clock: &mut Clock,
-) -> Result<(Place, Vec<OwnedFd>), BackendError> {
+) -> Result<(Place, Passed<'a>), BackendError> {
     let spec = start.spec;
     let joins = if let Some((cgroup, layout)) = groups {
         wall.cgroup = cgroup;
@@ -275,7 +278,23 @@ fn place_of(
     let made = wall.guest.user_namespace.as_ref().and_then(|user| stockade_sys::network::make(user.as_fd()).ok());
     let network = if made.is_some() { Network::Passed {} } else { Network::Own {} };
     let rlimits = plan::rlimits(spec, process_rlimit(&wall.cgroup, spec));
-    Ok((Place { network, joins: joins.len() as u32, rlimits }, made.into_iter().chain(joins).collect()))
+    let way_out = start.way_out.map(|way_out| way_out.plan(Passing::Possible)).transpose()?;
+    let place = Place { network, way_out, joins: joins.len() as u32, rlimits };
+    Ok((place, Passed { network: made, channel: start.way_out.map(|way_out| way_out.channel.as_fd()), joins }))
+}
+
+/// What is passed with a place.
+struct Passed<'a> {
+    network: Option<OwnedFd>,
+    channel: Option<BorrowedFd<'a>>,
+    joins: Vec<OwnedFd>,
+}
+
+impl Passed<'_> {
+    /// In the order that [`Place`] says.
+    fn in_order(&self) -> Vec<BorrowedFd<'_>> {
+        self.network.iter().map(AsFd::as_fd).chain(self.channel).chain(self.joins.iter().map(AsFd::as_fd)).collect()
+    }
 }
 
 /// Waits for the report, and takes the directories that come with it, by their names in the plan.

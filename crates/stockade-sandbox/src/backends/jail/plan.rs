@@ -60,6 +60,18 @@ pub enum ProcPlace {
     Outer,
 }
 
+/// Who answers questions about names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Whoever the machine's settings name; without a way out that is nobody.
+    AsOutside,
+    /// Egress, which the guest asks.
+    ThroughEgress,
+}
+
+/// The resolver's settings inside, where egress answers.
+const RESOLVER: &str = "nameserver 127.0.0.1\n";
+
 /// Everything a plan is built from.
 pub struct Inputs<'a> {
     /// What is wanted.
@@ -82,6 +94,8 @@ pub struct Inputs<'a> {
     pub hidden: &'a [PathBuf],
     /// Where `/proc` comes from.
     pub proc: ProcPlace,
+    /// Who answers questions about names.
+    pub names: Names,
 }
 
 /// A plan that cannot be made.
@@ -198,6 +212,10 @@ impl<'a> Builder<'a, '_> {
             if self.inputs.view.system.contains(&SystemEntry::Directory("/etc".into())) {
                 self.items.push(Item::File { path: path.into(), contents: contents.into(), mode: 0o444 });
             }
+        }
+        // Where there is no such file, resolvers ask the same address.
+        if let (Names::ThroughEgress, Some(path)) = (self.inputs.names, &self.inputs.view.resolver) {
+            self.items.push(Item::File { path: bytes(path), contents: RESOLVER.into(), mode: 0o444 });
         }
         Ok(())
     }
@@ -490,6 +508,7 @@ mod tests {
             masks: vec!["/etc/shadow".into()],
             toolchains: vec!["/home/a/.cargo".into()],
             caches: vec!["/home/a/.cargo/registry".into()],
+            resolver: Some("/etc/resolv.conf".into()),
             ..View::default()
         }
     }
@@ -504,6 +523,16 @@ mod tests {
         executables: Option<&[PathBuf]>,
         open: &mut Open<'_>,
     ) -> Result<JailPlan, PlanError> {
+        plan_with(spec, guarded, executables, Names::AsOutside, open)
+    }
+
+    fn plan_with(
+        spec: &SandboxSpec,
+        guarded: &[Entry],
+        executables: Option<&[PathBuf]>,
+        names: Names,
+        open: &mut Open<'_>,
+    ) -> Result<JailPlan, PlanError> {
         let (view, files) = (view(), BTreeSet::new());
         let inputs = Inputs {
             spec,
@@ -516,6 +545,7 @@ mod tests {
             executables,
             hidden: &["/home/a/.local/state/stockade".into()],
             proc: ProcPlace::Fresh,
+            names,
         };
         build(&inputs, open)
     }
@@ -577,6 +607,23 @@ mod tests {
         .unwrap();
         assert!(places(&plan).contains(&"ro /home/a/.cargo/registry".to_owned()), "{:?}", places(&plan));
         assert!(!plan.landlock.writable.contains(&bytes(cache)));
+    }
+
+    #[test]
+    fn names_are_asked_inside_only_where_there_is_a_way_out() {
+        let of = |names| {
+            let plan = plan_with(&spec(MountMode::Overlay), &[], None, names, &mut |path, _| {
+                Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 })
+            });
+            let resolver = Bytes::from("/etc/resolv.conf");
+            let items = plan.unwrap().items;
+            items.into_iter().find_map(|item| match item {
+                Item::File { path, contents, .. } if path == resolver => Some(contents),
+                _ => None,
+            })
+        };
+        assert_eq!(of(Names::AsOutside), None);
+        assert_eq!(of(Names::ThroughEgress), Some("nameserver 127.0.0.1\n".into()));
     }
 
     #[test]

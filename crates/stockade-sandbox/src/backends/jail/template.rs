@@ -30,6 +30,7 @@ use crate::backends::{BackendError, Running, Start};
 use crate::connection::{Connection, ConnectionError, Passing};
 use crate::guest::{self, Surroundings};
 use crate::limits;
+use crate::wayout;
 
 /// A template that stands. Dropping it ends it and every jail that came from it.
 pub struct JailTemplate {
@@ -55,6 +56,7 @@ impl JailTemplate {
     pub fn prepare(start: &Start<'_>, passing: Passing) -> Result<Self, BackendError> {
         let spec = start.spec;
         limits::check(&spec.limits)?;
+        refuse_way_out(start)?;
         if proc_place(spec) == ProcPlace::Outer {
             return Err(step("preparing a template", "the kernel refuses a fresh /proc here".into()));
         }
@@ -107,6 +109,7 @@ impl JailTemplate {
 
     /// A fresh jail of the template's specification, which `start` repeats, with an id and a directory of its own.
     pub fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+        refuse_way_out(start)?;
         let mut clock = Clock::default();
         let (wall, connection) = self.clone_guest()?;
         // If it is gone already, its answer says why.
@@ -165,6 +168,11 @@ impl JailTemplate {
         }
         Ok((plan, mounts.take_passed()))
     }
+}
+
+/// The resolver's settings are in the part of the root that all jails share, and each would need a channel of its own.
+fn refuse_way_out(start: &Start<'_>) -> Result<(), BackendError> {
+    wayout::refuse(start.way_out, "jails from a template have no way out in this version", "start the sandbox without a template")
 }
 
 /// Plans a jail in the template's directory and splits the plan.

@@ -142,6 +142,8 @@ pub struct View {
     pub passwd: Vec<u8>,
     /// See `passwd`.
     pub group: Vec<u8>,
+    /// The resolver's settings, a file or a link, where there are any.
+    pub resolver: Option<PathBuf>,
     /// The person's git identity, as a `.gitconfig`.
     pub gitconfig: Vec<u8>,
 }
@@ -186,6 +188,11 @@ impl View {
             }
         }
         view.passwd = passwd(asker);
+        // Below a directory that is shown, so that it can be mounted over.
+        let resolver = PathBuf::from("/etc/resolv.conf");
+        if view.system.contains(&SystemEntry::Directory("/etc".into())) && fs::symlink_metadata(&resolver).is_ok() {
+            view.resolver = Some(resolver);
+        }
         view.group = group(asker);
         view.gitconfig = git_identity(asker.home);
         view

@@ -17,6 +17,7 @@ use crate::connection::{Connection, Passing};
 use crate::drive::Watch;
 use crate::guest::{self, Surroundings};
 use crate::limits::Frozen;
+use crate::wayout;
 
 /// The wall that this is not.
 pub const KIND: BackendKind = BackendKind::Local;
@@ -37,6 +38,11 @@ impl Backend for Local {
     }
 
     fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+        wayout::refuse(
+            start.way_out,
+            "there is no wall: programs reach every host by themselves",
+            "use another backend, or run without allowed hosts",
+        )?;
         let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let identity = Identity { outside: ids, inside: ids };
         let surroundings = Surroundings { namespaces: Namespaces::None, identity, join: &[], cgroup: None, programs: start.programs };
