@@ -17,7 +17,8 @@ const MAX_LABEL: usize = 63;
 const WEB_PORTS: [u16; 2] = [80, 443];
 
 /// A checked pattern. Without a port it means 80 and 443.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct HostPattern {
     host: Host,
     port: Option<u16>,
@@ -98,6 +99,11 @@ impl HostPattern {
         }
     }
 
+    /// The ports that are meant.
+    pub fn ports(&self) -> &[u16] {
+        self.port.as_ref().map_or(&WEB_PORTS, std::slice::from_ref)
+    }
+
     /// What both patterns match, if anything.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let host = match (&self.host, &other.host) {
@@ -170,6 +176,19 @@ impl fmt::Display for HostName {
             Self::Address(address) => write_address(f, *address),
             Self::Name(name) => f.write_str(name),
         }
+    }
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = BadHost;
+    fn try_from(text: String) -> Result<Self, BadHost> {
+        Self::parse(&text)
+    }
+}
+
+impl From<HostPattern> for String {
+    fn from(pattern: HostPattern) -> Self {
+        pattern.to_string()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod host;
 pub mod id;
 pub mod limits;
 pub mod path;
+pub mod reach;
 pub mod result;
 pub mod secret;
 pub mod spec;

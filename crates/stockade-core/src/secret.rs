@@ -52,7 +52,8 @@ impl<T: Zeroize + AsRef<[u8]>> PartialEq for Secret<T> {
 impl<T: Zeroize + AsRef<[u8]>> Eq for Secret<T> {}
 
 /// What a secret is called: the name of the environment variable that holds its placeholder inside.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SecretName(String);
 
 /// Text that is no name. It is not repeated: it may be a value that came to the wrong place.
@@ -64,6 +65,19 @@ impl SecretName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for SecretName {
+    type Error = BadSecretName;
+    fn try_from(text: String) -> Result<Self, BadSecretName> {
+        text.parse()
+    }
+}
+
+impl From<SecretName> for String {
+    fn from(name: SecretName) -> Self {
+        name.0
     }
 }
 

@@ -70,6 +70,9 @@ pub enum EgressError {
     /// A sandbox of this id is known already.
     #[error("the sandbox `{0}` is known to egress already")]
     Known(String),
+    /// Neither threads nor a runtime can be had.
+    #[error("cannot start threads that serve")]
+    Runtime(#[source] io::Error),
     /// The socket over which a sandbox passes its connections cannot be used.
     #[error("cannot use the sandbox's socket")]
     Socket(#[source] io::Error),

@@ -91,6 +91,8 @@ pub struct Event {
     pub duration: Duration,
     /// Why it was refused, or how it ended badly.
     pub reason: Option<String>,
+    /// The narrowest change that would allow what was refused, as a flag, where one does.
+    pub change: Option<String>,
 }
 
 /// The end that egress writes to.
@@ -159,6 +161,7 @@ mod tests {
             received: 0,
             duration: Duration::ZERO,
             reason: None,
+            change: None,
         }
     }
 

@@ -31,6 +31,7 @@ pub mod dns;
 pub mod error;
 pub mod event;
 pub mod http;
+pub mod process;
 pub mod proxy;
 pub mod refusal;
 pub mod resolve;

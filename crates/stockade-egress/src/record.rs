@@ -45,6 +45,7 @@ impl Record {
             received: 0,
             duration: std::time::Duration::ZERO,
             reason: None,
+            change: None,
         };
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { event: Mutex::new(event), events: events.clone(), began: Instant::now(), sent, received }
@@ -82,6 +83,7 @@ impl Record {
                 event.rule = refusal.rule();
             }
             event.reason = Some(stockade_core::escape::escape(&refusal.to_string()));
+            event.change = refusal.change();
             event.secrets.extend(refusal.secret().cloned());
         });
     }
