@@ -90,6 +90,7 @@ impl Outside<'_> {
             toolchain_roots: &[],
             argv: &shell(script),
             on_success,
+            gate: None,
         };
         let refused = |e: &dyn std::fmt::Display| SuiteError::Sandbox(e.to_string());
         let (done, remains) = once::run(&job, streams, None).map_err(|e| refused(&e))?;

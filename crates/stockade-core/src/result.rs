@@ -49,6 +49,25 @@ pub struct Truncated {
     pub stderr: bool,
 }
 
+/// Something that the sandbox tried to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The host as it was named.
+    pub host: String,
+    /// The port; 0 where only a name was asked for.
+    pub port: u16,
+    /// The method of a request.
+    pub method: Option<String>,
+    /// Its path, without the query.
+    pub path: Option<String>,
+    /// `allow`, `deny` or `learn`.
+    pub verdict: String,
+    /// The pattern that allowed it, or the check that refused it.
+    pub rule: String,
+    /// The secret that was put in or stopped, by name.
+    pub secret: Option<String>,
+}
+
 /// What policy said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
@@ -107,7 +126,7 @@ pub struct RunResult {
     /// What changed in the workspace.
     pub changes: Vec<Change>,
     /// What the sandbox tried to reach.
-    pub network: Vec<BTreeMap<String, String>>,
+    pub network: Vec<Reached>,
     /// What was enforced.
     pub enforcement: BTreeMap<Demand, Level>,
     /// What policy said.

@@ -73,6 +73,9 @@ pub enum EgressError {
     /// Neither threads nor a runtime can be had.
     #[error("cannot start threads that serve")]
     Runtime(#[source] io::Error),
+    /// What was decided cannot be written down.
+    #[error("cannot keep the record of what goes out")]
+    Record(#[source] io::Error),
     /// The socket over which a sandbox passes its connections cannot be used.
     #[error("cannot use the sandbox's socket")]
     Socket(#[source] io::Error),

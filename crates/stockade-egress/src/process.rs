@@ -6,7 +6,7 @@
 //!
 //! How this process confines itself, what it was told and where events go is the business of whoever calls.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -52,8 +52,8 @@ pub struct Task {
 pub trait Teller {
     /// Connections are taken from now on, under this authority.
     fn ready(&mut self, certificate: &str);
-    /// Something was decided.
-    fn event(&mut self, event: &Event);
+    /// Something was decided. Where that cannot be kept nothing goes out any more.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
     /// It is over.
     fn end(&mut self, learnt: &Learnt);
 }
@@ -88,7 +88,7 @@ async fn serve_within(task: Task, teller: &mut dyn Teller) -> Result<(), EgressE
         loop {
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => teller.event(&event),
+                    Some(event) => teller.event(&event).map_err(EgressError::Record)?,
                     None => break,
                 },
                 // The sandbox closed its end; the owner says when it is over.
@@ -100,7 +100,7 @@ async fn serve_within(task: Task, teller: &mut dyn Teller) -> Result<(), EgressE
     let learnt = guest.learnt();
     drop(guest);
     drop(egress);
-    last_words(&mut events, teller).await;
+    last_words(&mut events, teller).await?;
     teller.end(&learnt);
     Ok(())
 }
@@ -117,17 +117,17 @@ fn end_of(mut owner: UnixStream) -> Result<oneshot::Receiver<()>, EgressError> {
     Ok(receiver)
 }
 
-async fn last_words(events: &mut EventReceiver, teller: &mut dyn Teller) {
+async fn last_words(events: &mut EventReceiver, teller: &mut dyn Teller) -> Result<(), EgressError> {
     let deadline = tokio::time::sleep(LAST_WORDS);
     tokio::pin!(deadline);
     loop {
         tokio::select! {
             biased;
             event = events.recv() => match event {
-                Some(event) => teller.event(&event),
-                None => return,
+                Some(event) => teller.event(&event).map_err(EgressError::Record)?,
+                None => return Ok(()),
             },
-            () = &mut deadline => return,
+            () = &mut deadline => return Ok(()),
         }
     }
 }

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::id::SandboxId;
+use stockade_core::reach::Reach;
 use stockade_core::spec::SandboxSpec;
 use stockade_wire::message::{Reply, Request};
 
 use crate::backends::{Backend, BackendError, Running, Start, local};
 use crate::connection::{Connection, ConnectionError};
 use crate::files::FileError;
+use crate::gate::{Gate, Opened};
 use crate::guard::Guard;
 use crate::hold::{self, Ended, Owner, Supervisor};
 use crate::once::{self, JobError};
@@ -46,6 +48,12 @@ pub struct Charge {
     pub toolchain_roots: Vec<OsString>,
     /// The wall.
     pub backend: String,
+    /// What it may reach.
+    #[serde(default)]
+    pub reach: Reach,
+    /// Variables that a person set, which nothing else may.
+    #[serde(default)]
+    pub given: Vec<String>,
 }
 
 impl Charge {
@@ -76,6 +84,7 @@ pub fn hold(
     charge: &Charge,
     state: &Path,
     socket: &Path,
+    gate: Option<&dyn Gate>,
     ready: impl FnOnce(Result<&Enforcement, &JobError>),
 ) -> Result<Ended, JobError> {
     let signals = Signals::catch(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(|e| JobError::Keep(e.to_string()))?;
@@ -87,8 +96,16 @@ pub fn hold(
     };
     guard.write(&owned.directory).map_err(|e| JobError::Keep(format!("writing down the protected paths: {e}")))?;
     let programs = state::programs(state);
+    let (opened, spec) = match open(gate, &owned, charge) {
+        Ok(both) => both,
+        Err(error) => {
+            ready(Err(&error));
+            owned.remove()?;
+            return Err(error);
+        }
+    };
     let start = Start {
-        spec: &charge.spec,
+        spec: &spec,
         id: &owned.id,
         directory: &owned.directory,
         home: &charge.home,
@@ -96,9 +113,11 @@ pub fn hold(
         hidden: &hidden,
         guard: &guard,
         programs: Some(&programs),
-        way_out: None,
+        way_out: opened.as_ref().map(|opened| &opened.way_out),
     };
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running).and_then(refuse_without_namespaces);
+    // Only the guest has its end of the way out from here on, so that egress sees it go.
+    drop(opened);
     let listening = started.map_err(JobError::from).and_then(|running| {
         let listener = hold::listen(socket).map_err(|e| JobError::Keep(format!("listening on {}: {e}", socket.display())))?;
         Ok((running, listener))
@@ -134,6 +153,17 @@ pub fn hold(
     farewell.say();
     finished?;
     Ok(ended)
+}
+
+/// Opens the way out, where there is one, and writes down the environment that programs have because of it.
+fn open(gate: Option<&dyn Gate>, owned: &Owned, charge: &Charge) -> Result<(Option<Opened>, SandboxSpec), JobError> {
+    let Some(gate) = gate else { return Ok((None, charge.spec.clone())) };
+    let opened = gate.open(&owned.id, &owned.directory)?;
+    let spec = opened.furnish(&charge.spec);
+    let mut record = owned.record()?;
+    record.environment.clone_from(&spec.env);
+    owned.write_record(&record)?;
+    Ok((Some(opened), spec))
 }
 
 fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {

@@ -22,6 +22,8 @@ pub mod files;
 #[cfg(wall)]
 pub mod forward;
 #[cfg(wall)]
+pub mod gate;
+#[cfg(wall)]
 pub mod guard;
 #[cfg(wall)]
 pub mod guest;

@@ -25,6 +25,7 @@ use stockade_sys::signals::Signals;
 use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
+use crate::gate::{Gate, GateError, Opened};
 use crate::guard::Guard;
 use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
@@ -50,6 +51,8 @@ pub struct Job<'a> {
     pub argv: &'a [OsString],
     /// What to do with changes when the program returns 0.
     pub on_success: OnSuccess,
+    /// Opens its way out; `None`: it has none.
+    pub gate: Option<&'a dyn Gate>,
 }
 
 /// What happens to an overlay's changes after a program that returned 0.
@@ -70,6 +73,9 @@ pub enum JobError {
     /// The wall.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The way out.
+    #[error(transparent)]
+    Gate(#[from] GateError),
     /// The stream to the guest.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
@@ -131,12 +137,12 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
     record.command = job.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     owned.write_record(&record)?;
     let guard = guard_of(job, &owned)?;
-    let started = start(job, &owned, &guard);
+    let started = open(job, &owned).and_then(|opened| start(job, &owned, &guard, opened.as_ref()).map_err(JobError::from));
     let mut sandbox = match started {
         Ok(sandbox) => sandbox,
         Err(error) => {
             owned.remove()?;
-            return Err(error.into());
+            return Err(error);
         }
     };
     let enforcement = sandbox.enforcement().clone();
@@ -183,11 +189,16 @@ fn guard_of(job: &Job<'_>, owned: &Owned) -> Result<Guard, JobError> {
     Ok(guard)
 }
 
-fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, BackendError> {
+fn open(job: &Job<'_>, owned: &Owned) -> Result<Option<Opened>, JobError> {
+    Ok(job.gate.map(|gate| gate.open(&owned.id, &owned.directory)).transpose()?)
+}
+
+fn start(job: &Job<'_>, owned: &Owned, guard: &Guard, opened: Option<&Opened>) -> Result<Sandbox, BackendError> {
+    let furnished = opened.map(|opened| opened.furnish(job.spec));
     let hidden = [job.state.to_owned(), job.runtime.to_owned()];
     let programs = crate::state::programs(job.state);
     let start = Start {
-        spec: job.spec,
+        spec: furnished.as_ref().unwrap_or(job.spec),
         id: &owned.id,
         directory: &owned.directory,
         home: job.home,
@@ -195,7 +206,7 @@ fn start(job: &Job<'_>, owned: &Owned, guard: &Guard) -> Result<Sandbox, Backend
         hidden: &hidden,
         guard,
         programs: Some(&programs),
-        way_out: None,
+        way_out: opened.map(|opened| &opened.way_out),
     };
     Sandbox::start(job.backend, &start)
 }

@@ -5,6 +5,19 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// Where the authorities that programs inside trust are, whatever the system's own place for them is.
+pub const AUTHORITIES: &str = "/run/stockade/authorities.pem";
+/// The system's own places for them; the file is shown at those that the machine has.
+pub const SYSTEM_AUTHORITIES: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs/ca-bundle.crt",
+];
 
 use stockade_core::demand::Demand;
 use stockade_wire::plan;
@@ -25,6 +38,8 @@ pub struct WayOut {
     pub proxy_port: u16,
     /// The TCP ports on which connections of programs that know no proxy are taken, whatever address they are made to.
     pub ports: Vec<u16>,
+    /// A file of the host that holds the authorities programs inside are to trust, in place of the system's.
+    pub authorities: Option<PathBuf>,
 }
 
 impl WayOut {
@@ -72,7 +87,7 @@ mod tests {
 
     fn of(proxy_port: u16, ports: &[u16], passing: Passing) -> Result<plan::WayOut, String> {
         let (channel, _) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec() };
+        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec(), authorities: None };
         way_out.plan(passing).map_err(|error| error.to_string())
     }
 

@@ -1,11 +1,14 @@
 //! From flags and settings to a sandbox specification: the one place where all layers meet.
 //!
-//! Refuses what this version cannot hold (hosts, secrets, checkpoints, policy files) rather than running without it.
+//! Refuses what this version cannot hold (checkpoints, policy files) rather than running without it.
+
+mod reach;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use stockade_core::path::SafePath;
+use stockade_core::reach::Reach;
 use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
 use stockade_sandbox::backends::Backend;
 use stockade_sandbox::backends::local::{self, Local};
@@ -39,6 +42,10 @@ pub(crate) struct Assembled {
     pub(crate) state: PathBuf,
     /// Where sockets live.
     pub(crate) runtime: PathBuf,
+    /// What it may reach.
+    pub(crate) reach: Reach,
+    /// Variables that a person set.
+    pub(crate) given: Vec<String>,
 }
 
 /// Puts a sandbox together from flags, settings and the caller's surroundings.
@@ -59,10 +66,8 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         return Err(Failure::new("settings", "`sandbox.enabled` is false, and nothing ever runs unprotected")
             .with_hint("stockade config set sandbox.enabled true"));
     }
-    if !settings.allowed_hosts().value.is_empty() {
-        context.printer.warning("`sandbox.allowedHosts` is set, but this version has no egress: the sandbox has no network");
-    }
     let backend = backend(&settings)?;
+    let reach = reach::of(flags, &settings, backend.kind())?;
     let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
     let workspace = located.path.clone();
     refuse_unwritable(&workspace, mode)?;
@@ -101,6 +106,8 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         toolchain_roots,
         state: places.state.clone(),
         runtime: places.runtime.clone(),
+        reach,
+        given: flags.env.iter().map(|env| env.name.clone()).collect(),
     })
 }
 
@@ -108,20 +115,11 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
 fn refuse_unknown_ground(flags: &SandboxFlags) -> Result<(), Failure> {
     let refuse =
         |flag: &str, what: &str| Err(Failure::new("arguments", format!("`{flag}` needs {what}, which this version does not have")));
-    if !flags.allow_hosts.is_empty() {
-        return refuse("--allow-host", "the egress boundary");
-    }
-    if !flags.secrets.is_empty() {
-        return refuse("--secret", "the egress boundary");
-    }
     if flags.checkpoint.is_some() {
         return refuse("--checkpoint", "checkpoints");
     }
     if flags.image.is_some() {
         return refuse("--image", "a container backend");
-    }
-    if flags.learn {
-        return refuse("--learn", "policy");
     }
     if flags.require.is_some() {
         return Err(Failure::new("arguments", "no backend of this version is a hardware virtual machine"));
@@ -156,7 +154,7 @@ fn settings(flags: &SandboxFlags, context: &Context, places: &Places, workspace:
         }),
         image: flags.image.clone(),
         workspace_mode: flags.workspace_mode,
-        allowed_hosts: Vec::new(),
+        allowed_hosts: flags.allow_hosts.clone(),
         timeout: flags.timeout,
         cpu_millis: flags.cpus,
         memory: flags.memory,

@@ -10,6 +10,8 @@ mod assemble;
 mod cli;
 mod commands;
 mod context;
+#[cfg(wall)]
+mod egress;
 mod failure;
 mod printer;
 mod terminal;

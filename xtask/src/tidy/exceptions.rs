@@ -35,6 +35,10 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         path: "crates/stockade/src/commands/sandbox/create.rs",
         reason: "starts this very program as the supervisor of a created sandbox",
     },
+    Exception {
+        path: "crates/stockade/src/egress/processes.rs",
+        reason: "starts this very program as the broker and the egress of one sandbox",
+    },
 ];
 
 /// The crates that may hold `unsafe`.
@@ -73,7 +77,12 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-core", "stockade-wire", "stockade-sandbox"],
         may_not_use: &["anyhow", "clap", "libc"],
     },
-    Direction { name: "stockade", may_use: &["stockade-broker", "stockade-core", "stockade-sandbox", "stockade-store"], may_not_use: &[] },
+    // The runtime is egress's own affair, so that no other role ever has one.
+    Direction {
+        name: "stockade",
+        may_use: &["stockade-broker", "stockade-core", "stockade-egress", "stockade-sandbox", "stockade-store"],
+        may_not_use: &["tokio"],
+    },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
     Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 use stockade_broker::binding::SecretBinding;
 use stockade_core::demand::Demand;
+use stockade_core::host::HostPattern;
 use stockade_core::limits::{parse_cpus, parse_duration, parse_size};
 use stockade_core::spec::MountMode;
 
@@ -44,13 +45,13 @@ pub(crate) struct SandboxFlags {
     /// Apply the changes to the workspace when the exit code is 0
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Write down what the program needed, to make a policy from
-    #[arg(long)]
-    pub(crate) learn: bool,
 
     /// Allow connections to a host (host, *.host, host:port); nothing is allowed otherwise
     #[arg(long = "allow-host", value_name = "PATTERN", value_parser = host_parser(), help_heading = "Network")]
-    pub(crate) allow_hosts: Vec<String>,
+    pub(crate) allow_hosts: Vec<HostPattern>,
+    /// Let every host be reached, and say which ones --allow-host would have to name
+    #[arg(long, help_heading = "Network")]
+    pub(crate) learn: bool,
     /// Put a secret in on the way to these hosts; inside it is a placeholder
     #[arg(long = "secret", value_name = "NAME@HOST[,HOST...]", value_parser = secret_parser(), help_heading = "Network")]
     pub(crate) secrets: Vec<SecretBinding>,

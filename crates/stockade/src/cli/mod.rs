@@ -23,8 +23,8 @@ pub(crate) use flags::SandboxFlags;
 pub(crate) use output::{ColorWish, OutputFlags};
 pub(crate) use run::RunArgs;
 pub(crate) use sandbox::{
-    ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, OneSandbox, PruneArgs, ReadArgs, SandboxArgs,
-    SandboxVerb, UseArgs, WriteArgs,
+    ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, NetworkArgs, OneSandbox, PruneArgs, ReadArgs,
+    SandboxArgs, SandboxVerb, UseArgs, WriteArgs,
 };
 pub(crate) use secret::{RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use shipped::{CompletionsArgs, ManArgs};
@@ -78,6 +78,9 @@ pub(crate) enum Verb {
     /// Hold secrets for the sandboxes of one command: the owner's connection is stdin, that of egress is stdout
     #[command(hide = true)]
     Broker,
+    /// Be the way out of one sandbox: the owner's connection is stdin
+    #[command(hide = true)]
+    Egress,
     /// Print the reference of all commands and flags as Markdown
     #[command(hide = true)]
     DocsReference,

@@ -85,7 +85,8 @@ mod tests {
         assert_eq!((flags.workspace, flags.workspace_mode), (Some("/w".into()), Some(MountMode::Ro)));
         assert_eq!(flags.mounts.iter().map(|mount| mount.mode).collect::<Vec<_>>(), [MountMode::Rw, MountMode::Ro]);
         assert_eq!(flags.env.iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>(), ["A", "B"]);
-        assert_eq!((flags.allow_hosts, flags.secrets.len()), (vec!["x.org".to_owned(), "*.y.org".to_owned()], 1));
+        let hosts: Vec<String> = flags.allow_hosts.iter().map(ToString::to_string).collect();
+        assert_eq!((hosts, flags.secrets.len()), (vec!["x.org".to_owned(), "*.y.org".to_owned()], 1));
         assert_eq!(flags.exec_allow, ["git", "ls", "cat"]);
         assert_eq!((flags.timeout, flags.cpus, flags.pids), (Some(Duration::from_secs(30)), Some(1500), Some(64)));
         assert_eq!((flags.memory, flags.disk, flags.output_limit), (Some(512 << 20), Some(1 << 30), Some(10 << 20)));

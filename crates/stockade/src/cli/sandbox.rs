@@ -47,7 +47,7 @@ pub(crate) enum SandboxVerb {
     /// Throw a sandbox's changes away
     Discard(OneSandbox),
     /// Show what a sandbox tried to reach, and what was answered
-    Network(OneSandbox),
+    Network(NetworkArgs),
     /// Freeze everything in a sandbox
     Pause(OneSandbox),
     /// Let a frozen sandbox go on
@@ -104,6 +104,16 @@ pub(crate) struct ExecArgs {
 pub(crate) struct OneSandbox {
     /// Name or id
     pub(crate) sandbox: SandboxRef,
+}
+
+/// `sandbox network`
+#[derive(Debug, Args)]
+pub(crate) struct NetworkArgs {
+    /// Name or id
+    pub(crate) sandbox: SandboxRef,
+    /// Go on until the sandbox ends
+    #[arg(long)]
+    pub(crate) follow: bool,
 }
 
 /// `sandbox read`

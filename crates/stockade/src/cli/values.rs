@@ -10,7 +10,8 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser};
 use stockade_broker::binding::SecretBinding;
 use stockade_core::demand::Demand;
-use stockade_core::escape::{escape, escape_bytes};
+use stockade_core::escape::escape_bytes;
+use stockade_core::host::HostPattern;
 use stockade_core::id::{BadName, SandboxId, SandboxName};
 use stockade_core::path::SafePath;
 use stockade_core::spec::{BackendKind, MountMode};
@@ -140,8 +141,8 @@ pub(super) fn secret_parser() -> impl TypedValueParser<Value = SecretBinding> {
     StringValueParser::new().try_map(|text| text.parse::<SecretBinding>())
 }
 
-pub(super) fn host_parser() -> impl TypedValueParser<Value = String> {
-    StringValueParser::new().try_map(|text| parse_host(&text))
+pub(super) fn host_parser() -> impl TypedValueParser<Value = HostPattern> {
+    StringValueParser::new().try_map(|text| HostPattern::parse(&text))
 }
 
 pub(super) fn safe_path_parser() -> impl TypedValueParser<Value = SafePath> {
@@ -180,18 +181,6 @@ fn parse_env(text: &OsStr) -> Result<EnvFlag, BadValue> {
     };
     Ok(EnvFlag { name: variable_name(name)?, value })
 }
-
-/// Refuses what can be no host at all; the full grammar belongs to the egress rules.
-fn parse_host(text: &str) -> Result<String, BadValue> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*' | b':' | b'[' | b']');
-    if text.is_empty() || text.len() > MAX_HOST || !text.bytes().all(good) {
-        return Err(BadValue(format!("`{}` is not a host: write something like api.github.com, *.crates.io or host:8080", escape(text))));
-    }
-    Ok(text.to_ascii_lowercase())
-}
-
-/// A DNS name has at most 253 bytes; the rest is room for `*.` and a port.
-const MAX_HOST: usize = 264;
 
 fn variable_name(name: &[u8]) -> Result<String, BadValue> {
     let first = name.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');

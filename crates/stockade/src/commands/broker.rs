@@ -23,8 +23,10 @@ const STEP: &str = "broker";
 /// Serves until the owner goes.
 pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
-    let owner = connection("standard input", rustix::stdio::stdin())?;
-    let egress = connection("standard output", rustix::stdio::stdout())?;
+    // A session of its own: keys that are pressed for a program inside are not meant for it.
+    let _ = rustix::process::setsid();
+    let owner = connection(STEP, "standard input", rustix::stdio::stdin())?;
+    let egress = connection(STEP, "standard output", rustix::stdio::stdout())?;
     let places = context.places()?;
     // A project has no say in secrets.
     let settings = Settings::load(places, None).map_err(|error| Failure::from_error("settings", &error))?;
@@ -42,8 +44,9 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn connection(what: &str, descriptor: BorrowedFd<'_>) -> Result<UnixStream, Failure> {
-    let refused = || Failure::new(STEP, format!("{what} is not a connection")).with_hint("stockade starts this command itself");
+/// A standard stream that is a connection.
+pub(super) fn connection(step: &str, what: &str, descriptor: BorrowedFd<'_>) -> Result<UnixStream, Failure> {
+    let refused = || Failure::new(step, format!("{what} is not a connection")).with_hint("stockade starts this command itself");
     if rustix::net::sockopt::socket_type(descriptor).ok() != Some(rustix::net::SocketType::STREAM) {
         return Err(refused());
     }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use serde_json::json;
+use stockade_sandbox::gate::Gate;
 use stockade_sandbox::keeper::{self, Charge};
 use stockade_sandbox::state::Sandboxes;
 
@@ -13,6 +14,7 @@ use super::run::explain;
 use crate::Context;
 use crate::assemble;
 use crate::cli::HoldArgs;
+use crate::egress::Outlet;
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failure> {
@@ -30,7 +32,9 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
     stockade_store::private_dir::ensure_private_dir(&places.runtime).map_err(|e| Failure::from_error("runtime directory", &e))?;
     let socket = keeper::socket_path(&places.runtime, &args.id);
     let printer = &context.printer;
-    keeper::hold(owned, backend.as_ref(), &charge, &places.state, &socket, |started| {
+    let outlet = Outlet::of(&charge.reach, &charge.given, context);
+    let gate = outlet.as_ref().map(|outlet| outlet as &dyn Gate);
+    let held = keeper::hold(owned, backend.as_ref(), &charge, &places.state, &socket, gate, |started| {
         let line = match started {
             Ok(enforcement) => json!({ "ready": true, "enforcement": enforcement }),
             Err(error) => explain(error).to_json(),
@@ -38,8 +42,9 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
         // The creator may be gone; the sandbox is wanted all the same.
         let _ = printer.json(&line);
         let _ = close_output();
-    })
-    .map_err(|e| explain(&e))?;
+    });
+    drop(outlet.map(|outlet| outlet.close()));
+    held.map_err(|e| explain(&e))?;
     Ok(ExitCode::SUCCESS)
 }
 

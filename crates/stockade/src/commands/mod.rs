@@ -7,6 +7,8 @@ mod docs_reference;
 #[cfg(wall)]
 mod doctor;
 #[cfg(wall)]
+mod egress;
+#[cfg(wall)]
 mod hold;
 mod man;
 #[cfg(not(wall))]
@@ -35,8 +37,10 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         Verb::Doctor(args) => doctor::run(&args, context),
         #[cfg(wall)]
         Verb::Hold(args) => hold::run(&args, context),
+        #[cfg(wall)]
+        Verb::Egress => egress::run(),
         #[cfg(not(wall))]
-        Verb::Run(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) => Err(no_wall::refuse()),
+        Verb::Run(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) | Verb::Egress => Err(no_wall::refuse()),
         Verb::Secret(args) => secret::run(&args, context),
         Verb::Broker => broker::run(context),
         Verb::Config(args) => config::run(&args, context),

@@ -11,6 +11,7 @@ use stockade_core::result::{Decision, RunResult, Truncated};
 use stockade_core::spec::SandboxSpec;
 use stockade_sandbox::background;
 use stockade_sandbox::drive::{Ending, Sink, Streams};
+use stockade_sandbox::gate::Gate;
 use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess, Remains};
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
@@ -19,6 +20,8 @@ use stockade_sandbox::sweep;
 use crate::Context;
 use crate::assemble::{self, Assembled};
 use crate::cli::RunArgs;
+use crate::egress::outlet::Closed;
+use crate::egress::{Outlet, summary};
 use crate::failure::Failure;
 use crate::terminal::RawTerminal;
 
@@ -34,6 +37,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
     assemble::warn_if_local(assembled.backend.as_ref(), context);
     // Signals wait from here on: what arrives while the sandbox starts reaches the program.
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
+    let outlet = Outlet::of(&assembled.reach, &assembled.given, context);
     let job = Job {
         backend: assembled.backend.as_ref(),
         spec: &assembled.spec,
@@ -43,10 +47,13 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
         toolchain_roots: &assembled.toolchain_roots,
         argv: &argv,
         on_success: if args.sandbox.apply { OnSuccess::Apply } else { OnSuccess::Keep },
+        gate: outlet.as_ref().map(|outlet| outlet as &dyn Gate),
     };
     let run = |streams: Streams<'_>| once::run(&job, streams, Some(&signals)).map_err(|e| explain(&e));
-    let (done, remains) = in_streams(&assembled.spec, context, run)?;
-    let code = finish(&done, &assembled, context).unwrap_or_else(|failure| {
+    let ran = in_streams(&assembled.spec, context, run);
+    let traffic = outlet.map(|outlet| outlet.close()).unwrap_or_default();
+    let (done, remains) = ran?;
+    let code = finish(&done, &traffic, &assembled, context).unwrap_or_else(|failure| {
         context.printer.failure(&failure);
         failure.kind.code()
     });
@@ -111,7 +118,7 @@ pub(crate) fn refuse_directories(streams: &[BorrowedFd<'_>]) -> Result<(), Failu
 }
 
 /// Says what is to be said and gives the exit code.
-fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<u8, Failure> {
+fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Context) -> Result<u8, Failure> {
     if let Ending::NotStarted { missing, message } = &done.outcome.ending {
         return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
     }
@@ -123,7 +130,7 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<u8, F
     }
     mention_partial(&done.enforcement, assembled, context);
     if context.printer.is_json() {
-        context.printer.json(&result(done, assembled))?;
+        context.printer.json(&result(done, traffic, assembled))?;
     } else {
         if let Ending::Limit(demand) = &done.outcome.ending {
             context.printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed"));
@@ -135,6 +142,7 @@ fn finish(done: &Done, assembled: &Assembled, context: &Context) -> Result<u8, F
             context.printer.warning("output was cut at the limit");
         }
     }
+    summary::tell(traffic, context);
     for violation in &done.violations {
         context.printer.warning(violation.as_str());
     }
@@ -187,7 +195,7 @@ fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, context: &C
     let _ = std::fs::write(&marker, said.lines().flat_map(|line| [line, "\n"]).chain(names).collect::<String>());
 }
 
-fn result(done: &Done, assembled: &Assembled) -> RunResult {
+fn result(done: &Done, traffic: &Closed, assembled: &Assembled) -> RunResult {
     let outcome = &done.outcome;
     let (stdout, stdout_base64) = text_or_base64(&outcome.stdout.bytes);
     let (stderr, stderr_base64) = text_or_base64(&outcome.stderr.bytes);
@@ -214,7 +222,7 @@ fn result(done: &Done, assembled: &Assembled) -> RunResult {
         truncated: Truncated { stdout: outcome.stdout.truncated, stderr: outcome.stderr.truncated },
         duration_ms: once::millis(outcome.duration),
         changes: done.changes.clone(),
-        network: Vec::new(),
+        network: summary::listed(&traffic.rows),
         enforcement: done.enforcement.levels(),
         decision: Decision::no_policy(),
         violations: done.violations.clone(),
@@ -234,6 +242,7 @@ pub(crate) fn explain(error: &JobError) -> Failure {
     let (step, hint) = match error {
         JobError::State(_) => ("state".to_owned(), None),
         JobError::Backend(error) => (error.step(), error.hint()),
+        JobError::Gate(error) => (error.step.clone(), error.hint.clone()),
         JobError::Connection(_) => ("sandbox".to_owned(), None),
         JobError::Layer(error) => ("changes".to_owned(), error.hint().map(str::to_owned)),
         JobError::Keep(_) => ("changes".to_owned(), None),

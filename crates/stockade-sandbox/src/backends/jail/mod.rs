@@ -37,6 +37,7 @@ use crate::drive::Watch;
 use crate::guest::{self, Surroundings};
 use crate::limits::{self, Cgroup, Frozen, Layout};
 use crate::surroundings::facts::Facts;
+use crate::wayout::{self, WayOut};
 use hostmounts::HostMounts;
 use layers::Layers;
 use plan::{Inputs, Names, ProcPlace};
@@ -239,6 +240,7 @@ fn plan_of(
     let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
     refuse_writable_programs(executables.as_deref().unwrap_or_default(), spec)?;
     let files = spec.mounts.iter().map(|m| m.host.as_path()).filter(|p| !p.is_dir()).map(Path::to_owned).collect();
+    let shown = start.way_out.map(authority_places).unwrap_or_default();
     let inputs = Inputs {
         files: &files,
         spec,
@@ -251,8 +253,22 @@ fn plan_of(
         hidden: start.hidden,
         proc: proc_place(spec),
         names: if start.way_out.is_some() { Names::ThroughEgress } else { Names::AsOutside },
+        authorities: start.way_out.and_then(|way_out| way_out.authorities.as_deref()).map(|file| (file, shown.as_slice())),
     };
     Ok(plan::build(&inputs, open)?)
+}
+
+/// Where the authorities are shown: our own place, and those of the system's that this machine has, each once.
+fn authority_places(way_out: &WayOut) -> Vec<PathBuf> {
+    if way_out.authorities.is_none() {
+        return Vec::new();
+    }
+    let system = wayout::SYSTEM_AUTHORITIES.iter().filter_map(|path| std::fs::canonicalize(path).ok());
+    let mut places: Vec<PathBuf> = system.filter(|path| ["/etc", "/usr"].iter().any(|shown| path.starts_with(shown))).collect();
+    places.push(wayout::AUTHORITIES.into());
+    places.sort();
+    places.dedup();
+    places
 }
 
 /// Makes what the guest goes into when its root stands: the rest of its groups, and its network namespace. The guest builds its root

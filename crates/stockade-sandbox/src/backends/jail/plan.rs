@@ -96,6 +96,8 @@ pub struct Inputs<'a> {
     pub proc: ProcPlace,
     /// Who answers questions about names.
     pub names: Names,
+    /// The authorities to trust: a file of the host, and the places where it is shown.
+    pub authorities: Option<(&'a Path, &'a [PathBuf])>,
 }
 
 /// A plan that cannot be made.
@@ -127,6 +129,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     builder.placed(open)?;
     builder.links();
     builder.guarded(open)?;
+    builder.authorities(open)?;
     builder.hide();
     builder.executables(open)?;
     builder.kernel(open)?;
@@ -397,6 +400,17 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
+    /// The file of authorities, over the system's own and at a place that is always there.
+    fn authorities(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        let Some((file, places)) = self.inputs.authorities else { return Ok(()) };
+        for place in places {
+            let source = open(file, Ownership::Read)?;
+            let (target, access, execution) = (bytes(place), Access::ReadOnly {}, Execution::Denied {});
+            self.items.push(Item::Bind { source, target, access, execution });
+        }
+        Ok(())
+    }
+
     fn hide(&mut self) {
         for path in self.inputs.view.masks.iter().chain(self.inputs.hidden) {
             // Programs of a toolchain read their own settings and stumble over a file they may not open; an empty one
@@ -546,6 +560,7 @@ mod tests {
             hidden: &["/home/a/.local/state/stockade".into()],
             proc: ProcPlace::Fresh,
             names,
+            authorities: None,
         };
         build(&inputs, open)
     }

@@ -41,8 +41,14 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
     record.output = spec.limits.output;
     owned.write_record(&record).map_err(|e| state_failure(&e))?;
     drop(names);
-    let charge =
-        Charge { spec: assembled.spec, home: assembled.home, toolchain_roots: assembled.toolchain_roots, backend: backend.to_owned() };
+    let charge = Charge {
+        spec: assembled.spec,
+        home: assembled.home,
+        toolchain_roots: assembled.toolchain_roots,
+        backend: backend.to_owned(),
+        reach: assembled.reach,
+        given: assembled.given,
+    };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
     start(&owned, args.name.as_ref(), context)
 }

@@ -1,4 +1,4 @@
-//! `sandbox list` and `sandbox network`.
+//! `sandbox list`.
 
 use std::process::ExitCode;
 
@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use stockade_sandbox::keeper;
 use stockade_sandbox::state::{Found, Kind};
 
-use super::{find, sandboxes, state_failure};
+use super::{sandboxes, state_failure};
 use crate::Context;
-use crate::cli::OneSandbox;
 use crate::failure::Failure;
 use crate::printer::Table;
 
@@ -56,15 +55,4 @@ fn describe(found: &Found) -> Value {
         "command": record.command,
         "changes": record.kept,
     })
-}
-
-/// Without egress no sandbox reaches anything, so there is nothing to list.
-pub(super) fn network(args: &OneSandbox, context: &Context) -> Result<ExitCode, Failure> {
-    let found = find(&args.sandbox, context)?;
-    if context.printer.is_json() {
-        context.printer.json(&json!({ "sandbox_id": found.record.id, "network": [] }))?;
-    } else {
-        context.printer.note("this sandbox has no network");
-    }
-    Ok(ExitCode::SUCCESS)
 }

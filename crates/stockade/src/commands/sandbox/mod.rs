@@ -6,6 +6,7 @@ mod exec;
 mod files;
 mod lifecycle;
 mod list;
+mod network;
 mod status;
 
 use std::process::ExitCode;
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &SandboxArgs, context: &Context) -> Result<ExitCode, Fai
         Some(SandboxVerb::Diff(args)) => changes::diff(args, context),
         Some(SandboxVerb::Apply(args)) => changes::apply(args, context),
         Some(SandboxVerb::Discard(args)) => changes::discard(args, context),
-        Some(SandboxVerb::Network(args)) => list::network(args, context),
+        Some(SandboxVerb::Network(args)) => network::network(args, context),
         Some(SandboxVerb::Pause(args)) => lifecycle::pause(args, context),
         Some(SandboxVerb::Resume(args)) => lifecycle::resume(args, context),
         Some(SandboxVerb::Prune(args)) => lifecycle::prune(args, context),

@@ -1,0 +1,71 @@
+//! What a sandbox may reach, from flags and settings.
+//!
+//! `--allow-host` takes the place of the settings' list, as every flag does; the hosts of `--secret` are added to whichever holds. What the
+//! machine's settings fix, neither can widen.
+
+use stockade_core::host::{HostPattern, intersect};
+use stockade_core::reach::{Reach, SecretUse, Unlisted};
+use stockade_core::spec::BackendKind;
+use stockade_sandbox::backends::local;
+use stockade_store::settings::Settings;
+
+use crate::cli::SandboxFlags;
+use crate::failure::Failure;
+
+/// Puts it together.
+pub(super) fn of(flags: &SandboxFlags, settings: &Settings, backend: BackendKind) -> Result<Reach, Failure> {
+    let asked = !flags.allow_hosts.is_empty() || !flags.secrets.is_empty() || flags.learn;
+    if backend == local::KIND {
+        // Nothing is kept from any host there, and whoever asked for less is told.
+        return if asked { Err(no_wall()) } else { Ok(Reach::default()) };
+    }
+    let allowed = settings.allowed_hosts();
+    let fixed = allowed.source.word() == "machine";
+    if fixed && flags.learn {
+        return Err(Failure::new(
+            "arguments",
+            "the machine's settings say which hosts are allowed, so `--learn` cannot let others through",
+        ));
+    }
+    let mut hosts = allowed.value;
+    for binding in &flags.secrets {
+        refuse_plain_variable(flags, binding.name().as_str())?;
+        for host in binding.hosts() {
+            if fixed && intersect(std::slice::from_ref(host), &hosts) != [host.clone()] {
+                return Err(Failure::new(
+                    "arguments",
+                    format!("the machine's settings do not allow `{host}`, where `--secret {binding}` is to go"),
+                ));
+            }
+            if !hosts.contains(host) {
+                hosts.push(host.clone());
+            }
+        }
+    }
+    let secrets = flags.secrets.iter().map(|binding| SecretUse { name: binding.name().clone(), hosts: binding.hosts().to_vec() });
+    Ok(Reach { secrets: secrets.collect(), hosts: dedup(hosts), unlisted: if flags.learn { Unlisted::Learn } else { Unlisted::Refuse } })
+}
+
+/// A value that is passed as it is would be inside.
+fn refuse_plain_variable(flags: &SandboxFlags, name: &str) -> Result<(), Failure> {
+    if flags.env.iter().any(|env| env.name == name) {
+        return Err(Failure::new("arguments", format!("`{name}` is named by `--env` and by `--secret`"))
+            .with_hint(format!("leave out --env {name}: inside, the variable holds a placeholder")));
+    }
+    Ok(())
+}
+
+fn no_wall() -> Failure {
+    Failure::new("arguments", "the `local` backend has no wall, so no host can be kept from it and no secret put in outside")
+        .with_hint("use another backend, or leave out --allow-host, --secret and --learn")
+}
+
+fn dedup(hosts: Vec<HostPattern>) -> Vec<HostPattern> {
+    let mut kept = Vec::new();
+    for host in hosts {
+        if !kept.contains(&host) {
+            kept.push(host);
+        }
+    }
+    kept
+}

@@ -1,0 +1,137 @@
+//! `stockade egress`: the way out of one sandbox, as a process of its own. Started by the sandbox's owner, never typed.
+//!
+//! Standard input is the owner's connection: an order comes over it, with the descriptors it needs, and the end of it is the end of
+//! this process. It makes itself undumpable before it reads anything and confines itself before it serves anybody.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use stockade_broker::broker::SandboxLabel;
+use stockade_broker::client::Lookup;
+use stockade_broker::{SecretName, hygiene};
+use stockade_core::id::SandboxId;
+use stockade_core::reach::Unlisted;
+use stockade_egress::process::{self, Task, Teller};
+use stockade_egress::rules::learn::Learnt;
+use stockade_egress::rules::{Mode, Rules};
+use stockade_egress::secrets::binding::{Budget, Places};
+use stockade_egress::secrets::{LookUp, NoSecrets};
+use stockade_egress::{Binding, Event, SecretValue, Secrets};
+
+use super::broker::connection;
+use crate::egress::confine;
+use crate::egress::order::{self, Order, Word};
+use crate::egress::record::{Record, Row};
+use crate::failure::Failure;
+
+const STEP: &str = "egress";
+
+/// Serves until the owner goes.
+pub(crate) fn run() -> Result<ExitCode, Failure> {
+    hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
+    // A session of its own: keys that are pressed for the program inside are not meant for it.
+    let _ = rustix::process::setsid();
+    let owner = connection(STEP, "standard input", rustix::stdio::stdin())?;
+    let told = serve(&owner);
+    if let Err(failure) = &told {
+        // Whoever started this reads why, if it is still there.
+        let _ = order::say(&owner, &Word::Failed { message: failure.message.clone() });
+    }
+    told.map(|()| ExitCode::SUCCESS)
+}
+
+fn serve(owner: &UnixStream) -> Result<(), Failure> {
+    let (order, passed) = order::receive(owner).map_err(|error| Failure::new(STEP, format!("reading the order: {error}")))?;
+    let mut passed = passed.into_iter();
+    let missing = || Failure::new(STEP, "a descriptor is missing from the order");
+    let mut next = || passed.next().ok_or_else(missing);
+    let (newer, older, guest) = (File::from(next()?), File::from(next()?), next()?);
+    let broker = if order.reach.secrets.is_empty() { None } else { Some(next()?) };
+    // Before the first thread: what is confined is this one and those it starts.
+    confine::confine(&order.authority, &order.roots).map_err(|error| Failure::from_error(STEP, &error))?;
+    let mut teller =
+        ToOwner { owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?, record: Record::of_files(newer, older) };
+    let task = task(order, guest, broker, owner)?;
+    process::serve(task, &mut teller).map_err(|error| Failure::from_error(STEP, &error))
+}
+
+fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, owner: &UnixStream) -> Result<Task, Failure> {
+    let Order { sandbox, reach, secrets, authority, .. } = order;
+    if secrets.len() != reach.secrets.len() {
+        return Err(Failure::new(STEP, "not every secret has a placeholder"));
+    }
+    let now = SystemTime::now();
+    let bindings = reach.secrets.into_iter().zip(secrets).map(|(secret, substitute)| Binding {
+        name: secret.name.to_string(),
+        placeholder: substitute.placeholder,
+        hosts: secret.hosts,
+        places: Places::default(),
+        budget: Budget {
+            expires: substitute.max_seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
+            uses: substitute.max_uses,
+            bytes: substitute.max_bytes,
+        },
+    });
+    let mut rules = Rules::of_hosts(reach.hosts);
+    rules.mode = match reach.unlisted {
+        Unlisted::Refuse => Mode::Enforce,
+        Unlisted::Learn => Mode::Learn,
+    };
+    let source: Arc<dyn Secrets> = match broker {
+        None => Arc::new(NoSecrets),
+        Some(stream) => {
+            let lookup = Lookup::connect(UnixStream::from(stream)).map_err(|error| Failure::from_error(STEP, &error))?;
+            Arc::new(FromBroker { lookup })
+        }
+    };
+    Ok(Task {
+        authority_directory: authority,
+        secrets: source,
+        sandbox,
+        rules,
+        bindings: bindings.collect(),
+        guest,
+        owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?,
+    })
+}
+
+/// Values from the broker.
+struct FromBroker {
+    lookup: Lookup,
+}
+
+impl Secrets for FromBroker {
+    fn value<'a>(&'a self, sandbox: &'a SandboxId, name: &'a str) -> LookUp<'a> {
+        Box::pin(async move {
+            // The sandbox reads these words: nothing of the machine is in them.
+            let unknown = || "it is not there any more".to_owned();
+            let name: SecretName = name.parse().map_err(|_| unknown())?;
+            let value = self.lookup.value(&SandboxLabel::from(sandbox), &name).await.map_err(|_| unknown())?;
+            SecretValue::new(value.expose().to_vec()).map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// Tells the owner, and writes down what was decided.
+struct ToOwner {
+    owner: UnixStream,
+    record: Record,
+}
+
+impl Teller for ToOwner {
+    fn ready(&mut self, certificate: &str) {
+        let _ = order::say(&self.owner, &Word::Ready { certificate: certificate.to_owned() });
+    }
+
+    fn event(&mut self, event: &Event) -> std::io::Result<()> {
+        self.record.add(&Row::from(event))
+    }
+
+    fn end(&mut self, learnt: &Learnt) {
+        let _ = order::say(&self.owner, &Word::End { missing: learnt.missing() });
+    }
+}

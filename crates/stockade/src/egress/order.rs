@@ -1,0 +1,179 @@
+//! What egress is told when it starts, and what it answers. Both ends are ours, so anything unexpected ends the conversation.
+//!
+//! ```text
+//!  owner: length (4 bytes, with the descriptors) order (JSON)        egress: word (one line of JSON) …
+//! ```
+
+use std::io::{BufRead as _, BufReader, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use serde::{Deserialize, Serialize};
+use stockade_core::host::HostPattern;
+use stockade_core::id::SandboxId;
+use stockade_core::reach::Reach;
+
+/// Another version is another program: the owner executes its own.
+pub(crate) const VERSION: u16 = 1;
+/// The longest order, and the longest word.
+const MAX_BYTES: u32 = 4 << 20;
+/// Events, older events, the sandbox's socket, and the broker's where there are secrets.
+const MAX_DESCRIPTORS: usize = 4;
+
+/// What egress is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    /// See [`VERSION`].
+    pub(crate) version: u16,
+    /// Whose way out it is.
+    pub(crate) sandbox: SandboxId,
+    /// What may be reached.
+    pub(crate) reach: Reach,
+    /// One for each secret, in their order.
+    pub(crate) secrets: Vec<Substitute>,
+    /// Where the certificate authority lives.
+    pub(crate) authority: PathBuf,
+    /// Files that the machine's roots may be in, besides the usual ones.
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+/// What stands for a secret, and how much of it there is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Substitute {
+    /// The placeholder.
+    pub(crate) placeholder: String,
+    /// In so many requests.
+    pub(crate) max_uses: Option<u64>,
+    /// With so many bytes of body.
+    pub(crate) max_bytes: Option<u64>,
+    /// For so long.
+    pub(crate) max_seconds: Option<u64>,
+}
+
+/// What egress says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub(crate) enum Word {
+    /// Connections are taken.
+    Ready {
+        /// The authority's certificate.
+        certificate: String,
+    },
+    /// They never will be.
+    Failed {
+        /// Why.
+        message: String,
+    },
+    /// It is over.
+    End {
+        /// The hosts that were let through and that no pattern names.
+        missing: Vec<HostPattern>,
+    },
+}
+
+/// Sends an order and what belongs to it.
+pub(crate) fn send(stream: &UnixStream, order: &Order, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    let text = serde_json::to_vec(order)?;
+    let length = u32::try_from(text.len()).ok().filter(|length| *length <= MAX_BYTES).ok_or(std::io::ErrorKind::InvalidInput)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let head = length.to_be_bytes();
+    if rustix::net::sendmsg(stream, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)? != head.len() {
+        return Err(std::io::ErrorKind::WriteZero.into());
+    }
+    let mut stream = stream;
+    stream.write_all(&text)
+}
+
+/// Receives an order.
+pub(crate) fn receive(stream: &UnixStream) -> std::io::Result<(Order, Vec<OwnedFd>)> {
+    let mut head = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = rustix::net::recvmsg(stream, &mut [IoSliceMut::new(&mut head)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes != head.len() {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut descriptors = Vec::new();
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = part {
+            descriptors.extend(passed);
+        }
+    }
+    let length = Some(u32::from_be_bytes(head)).filter(|length| *length <= MAX_BYTES).ok_or(std::io::ErrorKind::InvalidData)?;
+    let mut text = Vec::new();
+    let mut stream = stream;
+    std::io::Read::by_ref(&mut stream).take(u64::from(length)).read_to_end(&mut text)?;
+    let order: Order = serde_json::from_slice(&text)?;
+    if order.version != VERSION {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    Ok((order, descriptors))
+}
+
+/// Says a word.
+pub(crate) fn say(stream: &UnixStream, word: &Word) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(word)?;
+    line.push(b'\n');
+    let mut stream = stream;
+    stream.write_all(&line)
+}
+
+/// Hears the next word; waits as long as the stream's own time limit says.
+pub(crate) fn hear(stream: &UnixStream) -> std::io::Result<Word> {
+    let mut line = Vec::new();
+    // Nothing follows a word before the owner did something, so nothing is lost in the buffer.
+    BufReader::new(stream.take(u64::from(MAX_BYTES))).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn orders_and_words_arrive_as_they_were_sent() {
+        let (owner, egress) = UnixStream::pair().unwrap();
+        let order = Order {
+            version: VERSION,
+            sandbox: SandboxId::from_parts(1, 2),
+            reach: Reach::default(),
+            secrets: vec![Substitute { placeholder: "p".repeat(16), max_uses: Some(1), max_bytes: None, max_seconds: None }],
+            authority: "/a".into(),
+            roots: Vec::new(),
+        };
+        send(&owner, &order, &[owner.as_fd(), egress.as_fd()]).unwrap();
+        let (got, descriptors) = receive(&egress).unwrap();
+        assert_eq!((format!("{got:?}"), descriptors.len()), (format!("{order:?}"), 2));
+        say(&egress, &Word::Ready { certificate: "a\nb".into() }).unwrap();
+        assert!(matches!(hear(&owner).unwrap(), Word::Ready { certificate } if certificate == "a\nb"));
+        drop((egress, descriptors));
+        assert!(hear(&owner).is_err());
+    }
+
+    #[test]
+    fn other_versions_and_endless_orders_are_refused() {
+        let (owner, egress) = UnixStream::pair().unwrap();
+        (&owner).write_all(&u32::MAX.to_be_bytes()).unwrap();
+        assert!(receive(&egress).is_err());
+        let (owner, egress) = UnixStream::pair().unwrap();
+        let text =
+            r#"{"version":2,"sandbox":"x","reach":{"hosts":[],"secrets":[],"unlisted":"refuse"},"secrets":[],"authority":"/","roots":[]}"#;
+        (&owner).write_all(&(text.len() as u32).to_be_bytes()).unwrap();
+        (&owner).write_all(text.as_bytes()).unwrap();
+        assert!(receive(&egress).is_err());
+    }
+}

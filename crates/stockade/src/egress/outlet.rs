@@ -1,0 +1,220 @@
+//! The way out of one sandbox, as its owner holds it: opens it when the sandbox has its id, closes it when nothing inside runs any more.
+//!
+//! ```text
+//!  new ─ open ─▶ broker registered ─▶ egress ready ─▶ [ sandbox lives ] ─ close ─▶ last events read, processes gone
+//! ```
+
+use std::cell::RefCell;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use stockade_broker::binding::SecretBinding;
+use stockade_broker::broker::{Bound, Broker, SandboxLabel, Wish};
+use stockade_broker::client::Owner;
+use stockade_broker::{SecretName, SecretValue};
+use stockade_core::host::HostPattern;
+use stockade_core::id::SandboxId;
+use stockade_core::reach::Reach;
+use stockade_sandbox::gate::{Gate, GateError, Opened};
+use stockade_sandbox::wayout::WayOut;
+use stockade_store::private_dir::ensure_private_dir;
+use stockade_store::settings::{SecretSetting, Settings};
+
+use super::order::{self, Order, Substitute, VERSION, Word};
+use super::processes::{self, Role};
+use super::record::{Record, Row};
+use super::{authorities, variables};
+use crate::Context;
+use crate::failure::Failure;
+
+/// How long egress may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to say its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Ports on which connections are taken from programs that know no proxy, though no pattern names them: what is refused is told so.
+const WEB_PORTS: [u16; 2] = [80, 443];
+/// Where the certificate authority lives, beneath the state directory.
+pub(crate) const AUTHORITY: &str = "egress";
+
+/// A way out.
+pub(crate) struct Outlet<'a> {
+    context: &'a Context,
+    reach: &'a Reach,
+    /// Variables that a person set.
+    given: &'a [String],
+    open: RefCell<Option<Standing>>,
+}
+
+/// What is behind it while it is open.
+struct Standing {
+    egress: Role,
+    broker: Option<(Role, Owner)>,
+    record: Record,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    /// What was tried, in order.
+    pub(crate) rows: Vec<Row>,
+    /// Hosts that were let through though nothing names them.
+    pub(crate) missing: Vec<HostPattern>,
+}
+
+impl<'a> Outlet<'a> {
+    /// A way out that is not open yet; `None` where nothing may be reached.
+    pub(crate) fn of(reach: &'a Reach, given: &'a [String], context: &'a Context) -> Option<Self> {
+        (!reach.is_nothing()).then(|| Self { context, reach, given, open: RefCell::new(None) })
+    }
+
+    /// Closes it and says what went through. Nothing inside may run any more.
+    pub(crate) fn close(&self) -> Closed {
+        let Some(Standing { egress, broker, record }) = self.open.take() else { return Closed::default() };
+        let _ = egress.connection.set_read_timeout(Some(LAST_WORDS));
+        let _ = egress.connection.shutdown(std::net::Shutdown::Write);
+        let missing = match order::hear(&egress.connection) {
+            Ok(Word::End { missing }) => missing,
+            // It is gone already, or hangs; what it wrote down counts all the same.
+            Ok(Word::Ready { .. } | Word::Failed { .. }) | Err(_) => Vec::new(),
+        };
+        egress.wait();
+        if let Some((role, owner)) = broker {
+            drop(owner);
+            role.wait();
+        }
+        Closed { rows: record.read().unwrap_or_default(), missing }
+    }
+
+    fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
+        let places = self.context.places()?;
+        let settings = self.secret_settings()?;
+        let (broker, lookup, bound) = self.register(id, &settings)?;
+        let authority = places.state.join(AUTHORITY);
+        ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
+        let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
+        let (inside, outside) = channel()?;
+        let egress = processes::egress(self.context)?;
+        let order = Order {
+            version: VERSION,
+            sandbox: id.clone(),
+            reach: self.reach.clone(),
+            secrets: bound.iter().map(|bound| substitute(bound, &settings)).collect(),
+            authority,
+            roots: self.roots(),
+        };
+        let [newer, older] = record.files();
+        let passed = [newer.as_fd(), older.as_fd(), outside.as_fd()].into_iter().chain(lookup.as_ref().map(|stream| stream.as_fd()));
+        let said = order::send(&egress.connection, &order, &passed.collect::<Vec<_>>()).and_then(|()| {
+            egress.connection.set_read_timeout(Some(PATIENCE))?;
+            order::hear(&egress.connection)
+        });
+        let certificate = match said {
+            Ok(Word::Ready { certificate }) => certificate,
+            Ok(Word::Failed { message }) => return Err(Failure::new("egress", message)),
+            Ok(Word::End { .. }) => return Err(Failure::new("egress", "it ended before it began")),
+            Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
+        };
+        let authorities = authorities::write(directory, &certificate, self.context)?;
+        let mut ports = self.reach.ports();
+        ports.extend(WEB_PORTS);
+        ports.sort_unstable();
+        ports.dedup();
+        let proxy_port = variables::proxy_port(&ports);
+        let mut environment = variables::of_way_out(proxy_port, self.given);
+        environment.extend(bound.iter().map(|bound| (bound.binding.name().to_string(), bound.placeholder.as_str().into())));
+        self.open.replace(Some(Standing { egress, broker, record }));
+        let way_out = WayOut { channel: inside, proxy_port, ports, authorities: Some(authorities) };
+        Ok(Opened { way_out, environment })
+    }
+
+    /// Starts a broker where there are secrets, and gives it those.
+    #[expect(clippy::type_complexity, reason = "three things that are there together or not at all")]
+    fn register(
+        &self,
+        id: &SandboxId,
+        settings: &[SecretSetting],
+    ) -> Result<(Option<(Role, Owner)>, Option<UnixStream>, Vec<Bound>), Failure> {
+        if self.reach.secrets.is_empty() {
+            return Ok((None, None, Vec::new()));
+        }
+        let mut unfit = None;
+        let mut wishes = Vec::new();
+        for secret in &self.reach.secrets {
+            let binding = SecretBinding::new(secret.name.clone(), secret.hosts.iter().cloned());
+            let binding = binding.map_err(|error| Failure::from_error("secret", &error))?;
+            let caller = match self.value_of_caller(&secret.name, settings) {
+                Ok(value) => value,
+                Err(failure) => {
+                    // The store may have it; only where nobody does is this worth telling.
+                    unfit = Some(failure);
+                    None
+                }
+            };
+            wishes.push(Wish { binding, caller });
+        }
+        let (role, lookup) = processes::broker()?;
+        let failed = |error: &stockade_broker::client::ClientError| {
+            let failure = Failure::new("secret", error.to_string());
+            match error.hint() {
+                Some(hint) => failure.with_hint(hint),
+                None => failure,
+            }
+        };
+        let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
+        let mut owner = Owner::connect(connection).map_err(|error| failed(&error))?;
+        let bound = owner.register(&SandboxLabel::from(id), wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        Ok((Some((role, owner)), Some(lookup), bound))
+    }
+
+    /// What the caller's environment has for a secret, where it may come from there.
+    fn value_of_caller(&self, name: &SecretName, settings: &[SecretSetting]) -> Result<Option<SecretValue>, Failure> {
+        let Some(variable) = Broker::variable_of(settings, name) else { return Ok(None) };
+        let Some(value) = self.context.environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { return Ok(None) };
+        SecretValue::from_line(value.into_vec()).map(Some).map_err(|error| {
+            Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
+                .with_hint(format!("stockade secret set {name}"))
+        })
+    }
+
+    /// A project has no say in secrets.
+    fn secret_settings(&self) -> Result<Vec<SecretSetting>, Failure> {
+        if self.reach.secrets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let settings = Settings::load(self.context.places()?, None).map_err(|error| Failure::from_error("settings", &error))?;
+        Ok(settings.secrets().value)
+    }
+
+    /// Where the caller says the machine's roots are.
+    fn roots(&self) -> Vec<PathBuf> {
+        let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(|name| self.context.environment.variable(name));
+        named.filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+    }
+}
+
+impl Gate for Outlet<'_> {
+    fn open(&self, id: &SandboxId, directory: &Path) -> Result<Opened, GateError> {
+        let told = |failure: Failure| GateError { step: failure.step, message: failure.message, hint: failure.hint };
+        self.stand(id, directory).map_err(told)
+    }
+}
+
+fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
+    let setting = settings.iter().find(|setting| setting.name == *bound.binding.name());
+    Substitute {
+        placeholder: bound.placeholder.as_str().to_owned(),
+        max_uses: setting.and_then(|setting| setting.max_uses),
+        max_bytes: setting.and_then(|setting| setting.max_bytes),
+        max_seconds: setting.and_then(|setting| setting.max_seconds),
+    }
+}
+
+/// The pair over which connections are passed: the guest's end and ours.
+fn channel() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| Failure::new("egress", format!("making the sandbox's channel: {errno}")))
+}
