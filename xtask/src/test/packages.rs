@@ -21,6 +21,8 @@ const NEEDS: &[Need] = &[
     Need { program: "make", package: "make", reason: "inside: build tools must run as outside" },
     Need { program: "git", package: "git", reason: "inside: commits in an overlay, linked worktrees" },
     Need { program: "python3", package: "python3", reason: "inside: an interpreter, and attacks written in it" },
+    Need { program: "curl", package: "curl", reason: "egress: a client that knows proxies" },
+    Need { program: "openssl", package: "openssl", reason: "egress: certificates of the servers outside" },
     Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },
     Need { program: "npm", package: "npm", reason: "inside: package caches over the empty home" },
     Need { program: "dockerd", package: "docker.io", reason: "surroundings: inside a real container without privileges" },

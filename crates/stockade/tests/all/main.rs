@@ -4,6 +4,8 @@
 
 #[cfg(target_os = "linux")]
 mod created;
+#[cfg(target_os = "linux")]
+mod egress;
 mod output;
 #[cfg(target_os = "linux")]
 mod secrets;

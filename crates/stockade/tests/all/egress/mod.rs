@@ -1,0 +1,14 @@
+//! The way out, with real programs: what goes, what does not, and that a secret's value is nowhere inside. As root and as an ordinary user,
+//! against servers of the test's own on loopback; each attempt also without Stockade, so that a refusal means something.
+//!
+//! The machine must have curl, git, openssl, python3 and util-linux; what is missing fails.
+
+#![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod created;
+mod git;
+mod hosts;
+mod secrets;
+mod world;
+
+use world::{World, as_both};

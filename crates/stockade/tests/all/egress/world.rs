@@ -1,0 +1,169 @@
+//! The stage: two servers outside with an authority of their own, names that lead to them, and ways to run programs inside and outside.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
+use std::ops::Deref;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::wall::ground::{eventually, finish};
+use crate::wall::{Ground, Who};
+
+/// What only the servers and the caller's environment know.
+pub(super) const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
+/// Names of the servers.
+const NAMES: [&str; 3] = ["api.test", "other.test", "denied.test"];
+
+/// Runs a test as root and as an ordinary user.
+pub(super) fn as_both(test: impl Fn(&World)) {
+    for who in [Who::Root, Who::Ordinary] {
+        let world = World::new(who);
+        // A failed assertion inside does not say who it was.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&world)));
+        assert!(result.is_ok(), "as {who:?}: see above");
+    }
+}
+
+/// The servers and one user's ground.
+pub(super) struct World {
+    pub(super) ground: Ground,
+    pub(super) outside: PathBuf,
+    pub(super) plain: u16,
+    pub(super) secure: u16,
+    server: Child,
+    // Closing it ends the servers.
+    _input: Option<ChildStdin>,
+}
+
+impl Deref for World {
+    type Target = Ground;
+    fn deref(&self) -> &Ground {
+        &self.ground
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl World {
+    #[expect(clippy::disallowed_methods, reason = "the servers that tests talk to")]
+    fn new(who: Who) -> Self {
+        let ground = Ground::new(who);
+        let outside = ground.base.join("outside");
+        ground.directory(&outside);
+        let names: Vec<String> = NAMES.iter().map(|name| format!("127.0.0.1 {name}\n")).collect();
+        ground.plant(&outside.join("hosts"), &format!("127.0.0.1 localhost\n{}", names.concat()), 0o644);
+        let sans: Vec<String> = NAMES.iter().map(|name| format!("DNS:{name}")).collect();
+        ground.plant(&outside.join("names"), &format!("subjectAltName={},IP:127.0.0.1\n", sans.join(",")), 0o644);
+        ground.host(&format!(
+            "cd {outside}
+             key='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+             openssl req -x509 $key -keyout ca.key -out ca.pem -days 2 -subj /CN=outside 2>&1
+             openssl req $key -keyout server.key -out server.csr -subj /CN=api.test 2>&1
+             openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names 2>&1",
+            outside = outside.display()
+        ));
+        let program = outside.join("server.py");
+        ground.plant(&program, include_str!("server.py"), 0o644);
+        let mut server = Command::new("python3")
+            .arg(&program)
+            .arg(&outside)
+            .arg(VALUE)
+            .uid(who.uid())
+            .gid(who.uid())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the servers start");
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("the ports");
+        let ports: Vec<u16> = line.split_whitespace().map(|port| port.parse().expect("a port")).collect();
+        let input = server.stdin.take();
+        Self { ground, outside, plain: ports[0], secure: ports[1], server, _input: input }
+    }
+
+    /// A command as this user where the names of the servers are known. The authority is the servers' own.
+    pub(super) fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = self.ground.outside("unshare");
+        // Only root can make the names known; the command itself is the user's.
+        command.uid(0).gid(0);
+        command.args(["--mount", "--propagation", "private", "--", "bash", "-euc"]);
+        command.arg("mount --bind \"$0\" /etc/hosts; exec \"$@\"").arg(self.outside.join("hosts"));
+        if self.who == Who::Ordinary {
+            command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        }
+        command.args(words).env("SSL_CERT_FILE", self.outside.join("ca.pem")).env("TOKEN", VALUE);
+        command
+    }
+
+    /// `stockade` with these words.
+    pub(super) fn stockade(&self, words: &[&str]) -> Outcome {
+        finish(&mut self.command(std::iter::once(self.binary.to_str().expect("a path")).chain(words.iter().copied())))
+    }
+
+    /// A script without any wall.
+    pub(super) fn without(&self, script: &str) -> Outcome {
+        finish(self.command(["bash", "-c", script]).env("CURL_CA_BUNDLE", self.outside.join("ca.pem")))
+    }
+
+    /// A script inside, with these flags.
+    pub(super) fn inside(&self, flags: &[&str], script: &str) -> Outcome {
+        self.stockade(&[&["run"], flags, &["--", "bash", "-c", script]].concat())
+    }
+
+    /// The same with `--json`.
+    pub(super) fn inside_json(&self, flags: &[&str], script: &str) -> Value {
+        let outcome = self.inside(&[&["--json"], flags].concat(), script);
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    }
+
+    /// What reached the servers so far.
+    pub(super) fn seen(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.outside.join("seen.jsonl")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Forgets what reached the servers.
+    pub(super) fn forget(&self) {
+        let _ = std::fs::remove_file(self.outside.join("seen.jsonl"));
+    }
+
+    /// The flags that allow `api.test` with TLS, and the loopback address behind it.
+    pub(super) fn secure_flags(&self) -> Vec<String> {
+        self.flags("api.test", self.secure)
+    }
+
+    /// The same without TLS.
+    pub(super) fn plain_flags(&self) -> Vec<String> {
+        self.flags("api.test", self.plain)
+    }
+
+    fn flags(&self, name: &str, port: u16) -> Vec<String> {
+        vec!["--allow-host".into(), format!("{name}:{port}"), "--allow-host".into(), format!("127.0.0.1:{port}")]
+    }
+
+    /// Processes of this user's egress and broker are gone.
+    pub(super) fn all_ended(&self) {
+        let binary = self.binary.to_str().expect("a path");
+        let left =
+            || crate::wall::ground::processes(&format!("/proc/self/exe\0egress")).into_iter().filter(|pid| runs(*pid, binary)).count();
+        eventually("egress ends with its owner", || left() == 0);
+    }
+}
+
+fn runs(pid: u32, binary: &str) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == std::path::Path::new(binary))
+}
+
+/// Borrowed words.
+pub(super) fn words(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
