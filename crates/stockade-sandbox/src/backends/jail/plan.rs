@@ -71,6 +71,8 @@ pub enum Names {
 
 /// The resolver's settings inside, where egress answers.
 const RESOLVER: &str = "nameserver 127.0.0.1\n";
+/// The names that nobody is asked for, where egress answers. The machine's own list would lead past it, to addresses it knows no name of.
+const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 
 /// Everything a plan is built from.
 pub struct Inputs<'a> {
@@ -219,6 +221,9 @@ impl<'a> Builder<'a, '_> {
         // Where there is no such file, resolvers ask the same address.
         if let (Names::ThroughEgress, Some(path)) = (self.inputs.names, &self.inputs.view.resolver) {
             self.items.push(Item::File { path: bytes(path), contents: RESOLVER.into(), mode: 0o444 });
+        }
+        if let (Names::ThroughEgress, Some(path)) = (self.inputs.names, &self.inputs.view.hosts) {
+            self.items.push(Item::File { path: bytes(path), contents: HOSTS.into(), mode: 0o444 });
         }
         Ok(())
     }
@@ -523,6 +528,7 @@ mod tests {
             toolchains: vec!["/home/a/.cargo".into()],
             caches: vec!["/home/a/.cargo/registry".into()],
             resolver: Some("/etc/resolv.conf".into()),
+            hosts: Some("/etc/hosts".into()),
             ..View::default()
         }
     }

@@ -144,6 +144,8 @@ pub struct View {
     pub group: Vec<u8>,
     /// The resolver's settings, a file or a link, where there are any.
     pub resolver: Option<PathBuf>,
+    /// The list of known hosts, where there is one.
+    pub hosts: Option<PathBuf>,
     /// The person's git identity, as a `.gitconfig`.
     pub gitconfig: Vec<u8>,
 }
@@ -192,6 +194,10 @@ impl View {
         let resolver = PathBuf::from("/etc/resolv.conf");
         if view.system.contains(&SystemEntry::Directory("/etc".into())) && fs::symlink_metadata(&resolver).is_ok() {
             view.resolver = Some(resolver);
+        }
+        let hosts = PathBuf::from("/etc/hosts");
+        if view.system.contains(&SystemEntry::Directory("/etc".into())) && fs::symlink_metadata(&hosts).is_ok() {
+            view.hosts = Some(hosts);
         }
         view.group = group(asker);
         view.gitconfig = git_identity(asker.home);

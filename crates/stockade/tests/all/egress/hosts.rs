@@ -88,9 +88,9 @@ fn a_host_that_is_not_allowed_is_refused_with_the_flag_that_would_allow_it() {
 #[test]
 fn without_hosts_there_is_no_way_out_and_no_process_for_one() {
     as_both(|world| {
-        let script = format!("curl -sS --noproxy '*' --max-time 5 http://127.0.0.1:{}/hello || echo $? $HTTP_PROXY", world.plain);
+        let script = format!("curl -sS --noproxy '*' --max-time 5 http://127.0.0.1:{}/hello || echo $?$HTTP_PROXY", world.plain);
         let outcome = world.inside(&[], &script);
-        assert_eq!(outcome.stdout, "7 \n", "{outcome:?}");
+        assert_eq!(outcome.stdout, "7\n", "{outcome:?}");
         assert!(!world.state.join("stockade/egress").exists() && world.seen().is_empty());
     });
 }
