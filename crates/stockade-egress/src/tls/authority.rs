@@ -26,7 +26,8 @@ use zeroize::Zeroizing;
 use super::provider;
 use crate::error::EgressError;
 
-const FILE: &str = "authority.pem";
+/// The file that holds key and certificate.
+pub const FILE: &str = "authority.pem";
 /// The longest file that is read.
 const MAX_FILE: u64 = 64 << 10;
 const DAY: Duration = Duration::from_hours(24);

@@ -3,13 +3,15 @@
 //! `--allow-host` takes the place of the settings' list, as every flag does; the hosts of `--secret` are added to whichever holds. What the
 //! machine's settings fix, neither can widen.
 
+use stockade_broker::SecretName;
+use stockade_broker::broker::Broker;
 use stockade_core::host::{HostPattern, intersect};
 use stockade_core::reach::{Reach, SecretUse, Unlisted};
 use stockade_core::spec::BackendKind;
 use stockade_sandbox::backends::local;
-use stockade_store::settings::Settings;
+use stockade_store::settings::{SecretSetting, Settings};
 
-use crate::cli::SandboxFlags;
+use crate::cli::{EnvFlag, SandboxFlags};
 use crate::failure::Failure;
 
 /// Puts it together.
@@ -28,8 +30,9 @@ pub(super) fn of(flags: &SandboxFlags, settings: &Settings, backend: BackendKind
         ));
     }
     let mut hosts = allowed.value;
+    let sources = settings.secrets().value;
     for binding in &flags.secrets {
-        refuse_plain_variable(flags, binding.name().as_str())?;
+        refuse_plain_variable(flags, binding.name(), &sources)?;
         for host in binding.hosts() {
             if fixed && intersect(std::slice::from_ref(host), &hosts) != [host.clone()] {
                 return Err(Failure::new(
@@ -47,12 +50,18 @@ pub(super) fn of(flags: &SandboxFlags, settings: &Settings, backend: BackendKind
 }
 
 /// A value that is passed as it is would be inside.
-fn refuse_plain_variable(flags: &SandboxFlags, name: &str) -> Result<(), Failure> {
-    if flags.env.iter().any(|env| env.name == name) {
-        return Err(Failure::new("arguments", format!("`{name}` is named by `--env` and by `--secret`"))
-            .with_hint(format!("leave out --env {name}: inside, the variable holds a placeholder")));
+fn refuse_plain_variable(flags: &SandboxFlags, name: &SecretName, sources: &[SecretSetting]) -> Result<(), Failure> {
+    let variable = Broker::variable_of(sources, name);
+    let plain =
+        |env: &&EnvFlag| env.name == name.as_str() || (env.value.is_none() && variable.as_ref().is_some_and(|v| env.name == v.as_str()));
+    match flags.env.iter().find(plain) {
+        None => Ok(()),
+        Some(env) => {
+            let given = &env.name;
+            Err(Failure::new("arguments", format!("`--env {given}` would show the value of `--secret {name}`"))
+                .with_hint(format!("leave out --env {given}: inside, `{name}` holds a placeholder")))
+        }
     }
-    Ok(())
 }
 
 fn no_wall() -> Failure {

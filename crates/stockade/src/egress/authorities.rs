@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::Context;
 use crate::failure::Failure;
 
+/// The file that holds the authority of egress, with its key, in its own directory.
+pub(crate) const AUTHORITY_FILE: &str = stockade_egress::tls::authority::FILE;
 /// The file's name in a sandbox's directory.
 pub(crate) const FILE: &str = "authorities.pem";
 /// The machine's file is not read beyond this.
@@ -27,7 +29,7 @@ pub(crate) fn write(directory: &Path, certificate: &str, context: &Context) -> R
 }
 
 /// The machine's own authorities, as the caller or the system names them; empty where there are none, for then only ours counts.
-fn machine(context: &Context) -> String {
+pub(crate) fn machine(context: &Context) -> String {
     let named = context.environment.variable("SSL_CERT_FILE").filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = stockade_sandbox::wayout::SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
     named.into_iter().chain(usual).find_map(|path| read(&path)).unwrap_or_default()

@@ -43,7 +43,11 @@ pub(super) fn from_report(report: &JailReport, cgroup: &Cgroup, start: &Start<'_
     let files = [(differs("mnt"), "own mount namespace"), (report.root_detached, "old root detached"), (landlock, "Landlock")];
     let landlock_how = format!("own root, Landlock version {}", report.landlock_abi);
     say(Demand::Files, &files, landlock_how.clone());
-    say(Demand::Secrets, &files, "only declared files exist; clean environment".into());
+    let secrets_how = match start.way_out {
+        None => "only declared files exist; clean environment",
+        Some(_) => "only declared files exist; clean environment; egress puts values in outside",
+    };
+    say(Demand::Secrets, &files, secrets_how.into());
     say(
         Demand::Network,
         &[(differs("net"), "own network namespace"), (report.loopback_only, "loopback only")],

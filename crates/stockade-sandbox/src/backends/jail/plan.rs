@@ -72,7 +72,7 @@ pub enum Names {
 /// The resolver's settings inside, where egress answers.
 const RESOLVER: &str = "nameserver 127.0.0.1\n";
 /// The names that nobody is asked for, where egress answers. The machine's own list would lead past it, to addresses it knows no name of.
-const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
+const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 stockade\n";
 
 /// Everything a plan is built from.
 pub struct Inputs<'a> {

@@ -17,6 +17,7 @@ use crate::Context;
 use crate::assemble;
 use crate::commands::run::explain;
 use crate::commands::runnable;
+use crate::egress;
 use crate::failure::Failure;
 
 /// The name of the check of settings, which decides about the whole as well.
@@ -150,6 +151,30 @@ pub(super) fn of_settings(places: &Places, context: &Context) -> Check {
             Ok(backend) => Check::good(SETTINGS, format!("backend {}", backend.kind()), "accepted"),
             Err(failure) => Check::missing(SETTINGS, failure.message, refused, failure.hint.unwrap_or_default()),
         },
+    }
+}
+
+/// The authority that sandboxes with a way out trust, and whether the world's own certificates can be checked.
+pub(super) fn of_egress(places: &Places, context: &Context) -> Check {
+    const NAME: &str = "egress";
+    let path = places.state.join(egress::outlet::AUTHORITY).join(egress::authorities::AUTHORITY_FILE);
+    let shown = stockade_core::escape::escape_bytes(path.as_os_str().as_encoded_bytes());
+    if egress::authorities::machine(context).is_empty() {
+        let fix = "install the package `ca-certificates`";
+        return Check::missing(NAME, "this machine has no root certificates", "`--allow-host` and `--secret` do not work", fix);
+    }
+    match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Check::good(NAME, format!("{shown}: none yet"), "a certificate authority is made for the first sandbox with allowed hosts")
+        }
+        Err(error) => Check::missing(NAME, format!("{shown}: {error}"), "`--allow-host` and `--secret` do not work", ""),
+        Ok(meta) if !meta.is_file() || meta.mode() & 0o077 != 0 => Check::missing(
+            NAME,
+            format!("{shown} can be read by others"),
+            "`--allow-host` and `--secret` do not work",
+            format!("rm {shown}: a new one is made"),
+        ),
+        Ok(_) => Check::good(NAME, shown, "the certificate authority that only sandboxes trust"),
     }
 }
 

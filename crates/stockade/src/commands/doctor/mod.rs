@@ -43,6 +43,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     checks.push(checks::of_state(places));
     checks.push(checks::of_settings(places, context));
     checks.push(checks::of_secrets(places));
+    checks.push(checks::of_egress(places, context));
     checks.push(checks::of_trial(&tried));
     checks.extend(degraded.as_ref().map(checks::of_degraded));
     let swept = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Everything);

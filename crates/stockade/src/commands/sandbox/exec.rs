@@ -12,12 +12,13 @@ use stockade_core::demand::Demand;
 use stockade_core::limits::Origin;
 use stockade_core::path::SafePath;
 use stockade_sandbox::drive::{self, Ending, Outcome, Sink, Streams, Watch};
+use stockade_sandbox::keeper::Charge;
 use stockade_sandbox::signals::Signals;
-use stockade_sandbox::state::Record;
+use stockade_sandbox::state::{Found, Record};
 use stockade_sandbox::wire::{Exec, Stdio};
 use stockade_sandbox::{keeper, once};
 
-use super::super::run::{CAPTURE, SIGNALS, code, refuse_directories, text_or_base64};
+use super::super::run::{CAPTURE, SIGNALS, code, explain, refuse_directories, text_or_base64};
 use super::{connect, find};
 use crate::Context;
 use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
@@ -41,6 +42,7 @@ impl Watch for Afar {
 
 pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
+    refuse_plain_secrets(&args.env, &found)?;
     let exec = program(&args.program, &args.env, args.cwd.as_ref(), &found.record, context)?;
     let known = keeper::violations(&found.directory).len();
     let outcome = in_sandbox(&found, exec, shorter(args.timeout, found.record.time), context)?;
@@ -105,6 +107,19 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
     }
 }
 
+/// A variable that holds a placeholder keeps it: the caller's own value would be inside.
+fn refuse_plain_secrets(env: &[EnvFlag], found: &Found) -> Result<(), Failure> {
+    if env.is_empty() {
+        return Ok(());
+    }
+    let secrets = Charge::read(&found.directory).map_err(|e| explain(&e))?.reach.secrets;
+    match env.iter().find(|flag| secrets.iter().any(|secret| secret.name.as_str() == flag.name)) {
+        None => Ok(()),
+        Some(flag) => Err(Failure::new("arguments", format!("`{}` is a secret of this sandbox", flag.name))
+            .with_hint(format!("leave out --env {}: inside, the variable holds a placeholder", flag.name))),
+    }
+}
+
 /// The sandbox's own time limit holds whatever the caller asks for.
 fn shorter(asked: Option<Duration>, limit: Option<Duration>) -> Option<Duration> {
     [asked, limit].into_iter().flatten().min()
@@ -135,12 +150,7 @@ fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &R
     })
 }
 
-fn in_sandbox(
-    found: &stockade_sandbox::state::Found,
-    exec: Exec,
-    timeout: Option<Duration>,
-    context: &Context,
-) -> Result<Outcome, Failure> {
+fn in_sandbox(found: &Found, exec: Exec, timeout: Option<Duration>, context: &Context) -> Result<Outcome, Failure> {
     let mut remote = connect(found, context)?;
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());

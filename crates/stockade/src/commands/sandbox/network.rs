@@ -29,7 +29,7 @@ pub(super) fn network(args: &NetworkArgs, context: &Context) -> Result<ExitCode,
     if context.printer.is_json() {
         context.printer.json(&json!({ "sandbox_id": found.record.id, "network": rows }))?;
     } else {
-        rows.iter().try_for_each(|row| context.printer.line(&shown(row)))?;
+        rows.iter().try_for_each(|row| context.printer.line(shown(row)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -47,7 +47,7 @@ fn follow(found: &Found, record: &Record, context: &Context) -> Result<ExitCode,
             if context.printer.is_json() {
                 context.printer.json(row)?;
             } else {
-                context.printer.line(&shown(row))?;
+                context.printer.line(shown(row))?;
             }
         }
         if !alive {

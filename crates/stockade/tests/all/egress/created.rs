@@ -27,6 +27,8 @@ fn a_created_sandbox_keeps_its_way_out_until_it_is_destroyed() {
         assert!(seen.iter().all(|one| one["headers"]["authorization"] == format!("Bearer {VALUE}")));
         let refused = world.stockade(&["sandbox", "exec", "box", "--", "curl", "-sS", &format!("http://denied.test:{}/", world.plain)]);
         assert!(refused.stdout.contains("--allow-host denied.test"), "{refused:?}");
+        let plain = world.stockade(&["sandbox", "exec", "box", "--env", "TOKEN", "--", "env"]);
+        assert!(plain.code == Some(125) && plain.stderr.contains("placeholder"), "{plain:?}");
         let rows = || -> Vec<Value> {
             let told = world.stockade(&["sandbox", "network", "box", "--json"]);
             let value: Value = serde_json::from_str(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"));

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::world::words;
 use super::{World, as_both};
+use crate::wall::ground::finish;
 
 const HELLO: &str = "hello from outside\n";
 
@@ -105,6 +106,24 @@ fn settings_allow_hosts_and_flags_take_their_place() {
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), HELLO), "{outcome:?}");
         let outcome = world.inside(&["--allow-host", "example.org"], &script);
         assert!(outcome.code != Some(0) && outcome.stderr.contains("--allow-host api.test"), "{outcome:?}");
+    });
+}
+
+#[test]
+fn what_the_machine_fixes_no_flag_widens() {
+    as_both(|world| {
+        let machine = world.base.join("machine");
+        world.plant(&machine.join("stockade/settings.json"), r#"{"sandbox": {"allowedHosts": ["example.org"]}}"#, 0o644);
+        let binary = world.binary.to_str().expect("a path");
+        // The machine's own directory is only looked through, never written.
+        let over = format!("mount -t overlay machine -o lowerdir={}:/etc /etc; exec \"$@\"", machine.display());
+        let run = |flags: &[&str]| finish(&mut world.command_after(&over, [&[binary, "run"], flags, &["--", "true"]].concat()));
+        for flags in [&["--secret", "TOKEN@api.test"][..], &["--learn"]] {
+            let outcome = run(flags);
+            assert!(outcome.code == Some(125) && outcome.stderr.contains("machine's settings"), "{flags:?}: {outcome:?}");
+        }
+        let outcome = run(&["--secret", "TOKEN@example.org"]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
     });
 }
 

@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::wall::ground::{eventually, finish};
+use crate::wall::ground::{eventually, finish, processes};
 use crate::wall::{Ground, Who};
 
 /// What only the servers and the caller's environment know.
@@ -92,11 +92,16 @@ impl World {
 
     /// A command as this user where the names of the servers are known. The authority is the servers' own.
     pub(super) fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        self.command_after("mount --bind \"$0\" /etc/hosts; exec \"$@\"", words)
+    }
+
+    /// A command as this user after a script of root's, in a mount namespace of its own.
+    pub(super) fn command_after(&self, script: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = self.ground.outside("unshare");
         // Only root can make the names known; the command itself is the user's.
         command.uid(0).gid(0);
         command.args(["--mount", "--propagation", "private", "--", "bash", "-euc"]);
-        command.arg("mount --bind \"$0\" /etc/hosts; exec \"$@\"").arg(self.outside.join("hosts"));
+        command.arg(script).arg(self.outside.join("hosts"));
         if self.who == Who::Ordinary {
             command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
         }
@@ -138,29 +143,39 @@ impl World {
 
     /// The flags that allow `api.test` with TLS, and the loopback address behind it.
     pub(super) fn secure_flags(&self) -> Vec<String> {
-        self.flags("api.test", self.secure)
+        flags("api.test", self.secure)
     }
 
     /// The same without TLS.
     pub(super) fn plain_flags(&self) -> Vec<String> {
-        self.flags("api.test", self.plain)
+        flags("api.test", self.plain)
     }
 
-    fn flags(&self, name: &str, port: u16) -> Vec<String> {
-        vec!["--allow-host".into(), format!("{name}:{port}"), "--allow-host".into(), format!("127.0.0.1:{port}")]
+    /// The egress processes of this user.
+    pub(super) fn egress(&self) -> Vec<u32> {
+        let state = format!("{}/", self.base.display());
+        let named = processes("/proc/self/exe\0egress\0");
+        named.into_iter().filter(|pid| runs(*pid, &self.binary) && has_open_below(*pid, &state)).collect()
     }
 
-    /// Processes of this user's egress and broker are gone.
+    /// No egress of this user is left.
     pub(super) fn all_ended(&self) {
-        let binary = self.binary.to_str().expect("a path");
-        let left =
-            || crate::wall::ground::processes(&format!("/proc/self/exe\0egress")).into_iter().filter(|pid| runs(*pid, binary)).count();
-        eventually("egress ends with its owner", || left() == 0);
+        eventually("egress ends with its owner", || self.egress().is_empty());
     }
 }
 
-fn runs(pid: u32, binary: &str) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == std::path::Path::new(binary))
+fn flags(name: &str, port: u16) -> Vec<String> {
+    vec!["--allow-host".into(), format!("{name}:{port}"), "--allow-host".into(), format!("127.0.0.1:{port}")]
+}
+
+fn runs(pid: u32, binary: &Path) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == binary)
+}
+
+/// Whether a process has a file of this directory open: its record.
+fn has_open_below(pid: u32, directory: &str) -> bool {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    open.flatten().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|path| path.to_string_lossy().starts_with(directory)))
 }
 
 /// Borrowed words.

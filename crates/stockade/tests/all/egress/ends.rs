@@ -1,0 +1,72 @@
+//! Ends: egress goes with its owner however that ends, and where egress goes first nothing goes out any more.
+
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::as_both;
+use crate::wall::ground::{ended, eventually, finish};
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::KILL).expect("killed");
+}
+
+#[test]
+fn a_killed_owner_takes_egress_along() {
+    as_both(|world| {
+        let mut command = world.command([world.binary.as_os_str()]);
+        command.args(["run"]).args(world.plain_flags()).args(["--", "sleep", "60"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        eventually("egress stands", || world.egress().len() == 1);
+        kill(child.id());
+        ended(child);
+        world.all_ended();
+    });
+}
+
+#[test]
+fn a_killed_egress_lets_nothing_out_and_harms_nobody() {
+    as_both(|world| {
+        let script = format!(
+            "curl -sS --fail http://api.test:{0}/hello && touch /tmp/ready && until test -e go; do sleep 0.05; done;
+             curl -sS --max-time 5 http://api.test:{0}/hello || echo no",
+            world.plain
+        );
+        let mut command = world.command([world.binary.as_os_str()]);
+        command.args(["run", "--workspace-mode", "rw"]).args(world.plain_flags()).args(["--", "bash", "-c", &script]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        eventually("the first request arrives", || world.seen().len() == 1);
+        for pid in world.egress() {
+            kill(pid);
+        }
+        world.all_ended();
+        world.file("go", "");
+        let outcome = ended(child);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "hello from outside\nno\n"), "{outcome:?}");
+        assert_eq!(world.seen().len(), 1);
+    });
+}
+
+#[test]
+fn egress_keeps_to_itself() {
+    as_both(|world| {
+        let mut command = world.command([world.binary.as_os_str()]);
+        let secret = format!("TOKEN@api.test:{}", world.secure);
+        command.args(["run"]).args(world.secure_flags()).args(["--secret", &secret, "--", "sleep", "60"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        eventually("egress stands", || world.egress().len() == 1);
+        let pid = world.egress()[0];
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        eventually("it confines itself", || read("status").contains("NoNewPrivs:\t1"));
+        assert!(read("limits").lines().any(|line| line.starts_with("Max core file size") && line.contains(" 0 ")), "{}", read("limits"));
+        assert!(!read("environ").contains("TOKEN") && !read("cmdline").contains("TOKEN"));
+        // Undumpable: not even its own user may look into it.
+        let look = format!("cat /proc/{pid}/environ /proc/{pid}/maps");
+        let outcome = finish(world.outside("bash").args(["-c", &look]));
+        assert!(world.who == crate::wall::Who::Root || outcome.code != Some(0), "{outcome:?}");
+        kill(child.id());
+        ended(child);
+        world.all_ended();
+    });
+}
