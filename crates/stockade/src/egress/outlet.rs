@@ -33,8 +33,8 @@ use crate::failure::Failure;
 
 /// How long egress may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take to say its last words.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long it may take to say its last words: milliseconds, but on a busy machine.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Ports on which connections are taken from programs that know no proxy, though no pattern names them: what is refused is told so.
 const WEB_PORTS: [u16; 2] = [80, 443];
 /// Where the certificate authority lives, beneath the state directory.

@@ -29,14 +29,14 @@ fn a_killed_owner_takes_egress_along() {
 fn a_killed_egress_lets_nothing_out_and_harms_nobody() {
     as_both(|world| {
         let script = format!(
-            "curl -sS --fail http://api.test:{0}/hello && touch /tmp/ready && until test -e go; do sleep 0.05; done;
+            "curl -sS --fail http://api.test:{0}/hello && touch answered && until test -e go; do sleep 0.05; done;
              curl -sS --max-time 5 http://api.test:{0}/hello || echo no",
             world.plain
         );
         let mut command = world.command([world.binary.as_os_str()]);
         command.args(["run", "--workspace-mode", "rw"]).args(world.plain_flags()).args(["--", "bash", "-c", &script]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
-        eventually("the first request arrives", || world.seen().len() == 1);
+        eventually("the first answer arrives", || world.work.join("answered").exists());
         for pid in world.egress() {
             kill(pid);
         }
