@@ -19,7 +19,9 @@ pub(crate) fn as_both(name: &str, test: impl FnOnce(&Path)) {
     test(&base.join("own"));
     if rustix::process::geteuid().is_root() {
         let copy = base.join("test-binary");
-        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        // Another process copies: what a thread of this one begins meanwhile would hold the file open for writing, and it could not be executed.
+        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
+        assert!(copied.success());
         let users = base.join("users");
         fs::create_dir(&users).unwrap();
         std::os::unix::fs::chown(&users, Some(65534), Some(65534)).unwrap();
