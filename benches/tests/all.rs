@@ -20,7 +20,8 @@ fn a_quick_run_of_one_measure_writes_all_it_found() {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
     let results: serde_json::Value = serde_json::from_str(&read("results.json")).unwrap();
-    for (table, condition) in [(0, "idle"), (1, "every core busy")] {
+    // Each is followed by one of runs in a row.
+    for (table, condition) in [(0, "idle"), (2, "every core busy")] {
         let found = &results["sections"][0]["tables"][table];
         assert_eq!(found["title"], condition);
         for row in found["rows"].as_array().unwrap() {
