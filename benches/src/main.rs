@@ -23,6 +23,7 @@ mod report;
 mod results;
 mod spawn;
 mod statistics;
+mod traffic;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -46,11 +47,20 @@ fn main() -> ExitCode {
         peers::relay::serve(argv);
         return ExitCode::SUCCESS;
     }
+    if let Some((first, role)) = words.split_first()
+        && first == traffic::ROLE
+    {
+        return told(traffic::play(role));
+    }
     if words.iter().any(|w| w == "--help" || w == "-h") {
         println!("{}", arguments::USAGE);
         return ExitCode::SUCCESS;
     }
-    match run(words) {
+    told(run(words))
+}
+
+fn told(result: Result<(), impl std::fmt::Display>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

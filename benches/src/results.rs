@@ -95,6 +95,8 @@ pub(crate) enum Unit {
     MillisecondsPerGibibyte,
     /// Microseconds.
     Microseconds,
+    /// Microseconds for a request, many being under way.
+    MicrosecondsPerRequest,
     /// Thousands of bytes.
     Kilobytes,
 }
@@ -106,6 +108,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::MillisecondsPerGibibyte => "ms/GiB",
             Self::Microseconds => "µs",
+            Self::MicrosecondsPerRequest => "µs/request",
             Self::Kilobytes => "kB",
         }
     }
@@ -179,6 +182,15 @@ impl Verdict {
     /// A ratio that must not be smaller than a bound.
     pub(crate) fn at_least(measure: impl Into<String>, bound: f64, ratio: Option<f64>) -> Self {
         Self::judge(measure, format!("≥ {bound} ×"), ratio, |r| r >= bound)
+    }
+
+    /// A figure of some unit that must not be larger than a bound.
+    pub(crate) fn figure_at_most(measure: impl Into<String>, bound: f64, unit: &str, figure: Option<f64>) -> Self {
+        let (measured, met) = match figure {
+            Some(figure) => (format!("{figure:.2} {unit}"), if figure <= bound { Met::Yes } else { Met::No }),
+            None => ("nothing".to_owned(), Met::Unknown),
+        };
+        Self { measure: measure.into(), target: format!("≤ {bound} {unit}"), measured, met }
     }
 
     fn judge(measure: impl Into<String>, target: String, ratio: Option<f64>, holds: impl Fn(f64) -> bool) -> Self {

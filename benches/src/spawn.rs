@@ -1,10 +1,18 @@
 //! Starting programs and timing them: from before the spawn until they are reaped.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How much of a failing program's message is shown.
 const LONGEST_MESSAGE: usize = 300;
+
+/// A command whose program is told to end when the harness is gone, however that ended.
+pub(crate) fn bound_to_us(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command
+}
 
 /// Spawns, waits, and gives the time; anything but exit code 0 is a failure with the program's message.
 pub(crate) fn timed(command: &mut Command) -> Result<Duration, String> {

@@ -25,7 +25,8 @@ fn a_quick_run_of_one_measure_writes_all_it_found() {
         let found = &results["sections"][0]["tables"][table];
         assert_eq!(found["title"], condition);
         for row in found["rows"].as_array().unwrap() {
-            assert_eq!(row["summary"]["runs"], 3, "{row}");
+            // Those that take long, as on a busy machine, run less often.
+            assert!(row["summary"]["runs"].as_u64().is_some_and(|runs| (2..=3).contains(&runs)), "{row}");
         }
     }
     assert_eq!(results["verdicts"].as_array().unwrap().len(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::created::Created;
 use super::{Course, Measure};
-use crate::results::{Met, Row, Section, Table, Unit, Verdict};
+use crate::results::{Row, Section, Table, Unit, Verdict};
 use crate::statistics::Summary;
 
 const ONE: &str = "stockade, one sandbox alone";
@@ -40,20 +40,16 @@ pub(super) fn take(course: &Course<'_>) -> (Section, Vec<Verdict>) {
     if !parts.is_empty() {
         section.notes.push(format!("One alone, process by process: {}.", parts.join(", ")));
     }
-    let met = measured.map_or(Met::Unknown, |kilobytes| if kilobytes <= BOUND { Met::Yes } else { Met::No });
-    let verdict = Verdict {
-        measure: "memory of an idle sandbox, all its processes, PSS".into(),
-        target: "≤ 1 MB".into(),
-        measured: measured.map_or_else(|| "nothing".into(), |kilobytes| format!("{:.2} MB", kilobytes / 1000.0)),
-        met,
-    };
+    let name = "memory of an idle sandbox, all its processes, PSS";
+    let verdict = Verdict::figure_at_most(name, BOUND / 1000.0, "MB", measured.map(|kilobytes| kilobytes / 1000.0));
     (section, vec![verdict])
 }
 
 /// A process and its share of memory.
-struct Part {
+pub(super) struct Part {
     name: String,
-    kilobytes: f64,
+    /// The share.
+    pub(super) kilobytes: f64,
 }
 
 fn sandboxes(course: &Course<'_>, count: usize) -> Result<Vec<Vec<Part>>, String> {
@@ -98,7 +94,8 @@ fn every_process() -> Vec<Process> {
     entries.filter_map(process).collect()
 }
 
-fn part(id: u32) -> Result<Part, String> {
+/// What a process holds.
+pub(super) fn part(id: u32) -> Result<Part, String> {
     let directory = Path::new("/proc").join(id.to_string());
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|e| format!("{name} of process {id}: {e}"));
     let rollup = read("smaps_rollup")?;

@@ -3,6 +3,7 @@
 mod build;
 mod cold;
 mod created;
+mod egress;
 mod exec;
 mod files;
 mod fresh;
@@ -46,11 +47,14 @@ pub(crate) enum Measure {
     Files,
     /// Builds.
     Build,
+    /// The way out.
+    Egress,
 }
 
 impl Measure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Self; 7] = [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build, Self::Egress];
 
     /// The measure of a name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -67,6 +71,7 @@ impl Measure {
             Self::Memory => "memory",
             Self::Files => "files",
             Self::Build => "build",
+            Self::Egress => "egress",
         }
     }
 
@@ -80,6 +85,7 @@ impl Measure {
             Self::Memory => "Memory of an idle sandbox",
             Self::Files => "100 MB in and out",
             Self::Build => "Work inside and outside",
+            Self::Egress => "The way out",
         }
     }
 
@@ -93,6 +99,7 @@ impl Measure {
             Self::Memory => Ok(memory::take(course)),
             Self::Files => files::take(course),
             Self::Build => build::take(course),
+            Self::Egress => egress::take(course),
         }
     }
 
@@ -117,6 +124,10 @@ pub(crate) struct Course<'a> {
     pub(crate) few: Rounds,
     /// How thorough.
     pub(crate) extent: Extent,
+    /// Where peers are brought in from.
+    pub(crate) store: Store,
+    /// The repository.
+    pub(crate) repository: PathBuf,
 }
 
 impl<'a> Course<'a> {
@@ -124,14 +135,25 @@ impl<'a> Course<'a> {
     pub(crate) fn prepare(arguments: &Arguments, ground: &'a Ground) -> Self {
         let is_field = arguments.measures.contains(&Measure::Cold);
         let install = if arguments.extent == Extent::Quick { Install::Nothing } else { arguments.install };
-        let peers = if is_field { peers::gather(&Store::new(install), ground.path()) } else { Vec::new() };
+        let store = Store::new(install);
+        let peers = if is_field { peers::gather(&store, ground.path()) } else { Vec::new() };
         let docker = match (is_field, arguments.extent) {
             (false, _) => Err("is no part of these measures".to_owned()),
             (true, Extent::Quick) => Err("is left out of a quick run".to_owned()),
-            (true, Extent::Full) => Docker::start(&Store::new(install), ground.path()),
+            (true, Extent::Full) => Docker::start(&store, ground.path()),
         };
         let floor = floor::build(&arguments.repository, ground.path());
-        Self { ground, peers, docker, floor, rounds: arguments.rounds(), few: arguments.few_rounds(), extent: arguments.extent }
+        Self {
+            ground,
+            peers,
+            docker,
+            floor,
+            rounds: arguments.rounds(),
+            few: arguments.few_rounds(),
+            extent: arguments.extent,
+            store,
+            repository: arguments.repository.clone(),
+        }
     }
 
     /// Who took part, for the page.

@@ -40,7 +40,7 @@ impl Docker {
         let socket = base.join("socket");
         let host = OsString::from(format!("unix://{}", socket.display()));
         let log = std::fs::File::create(base.join("log")).map_err(|e| e.to_string())?;
-        let daemon = Command::new(dockerd)
+        let daemon = spawn::bound_to_us(&dockerd)
             .args(words("--bridge=none --iptables=false --ip6tables=false --log-level=error --data-root"))
             .arg(base.join("data"))
             .arg("--exec-root")

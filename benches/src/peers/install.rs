@@ -38,6 +38,17 @@ pub(crate) enum Source {
         /// The program.
         program: &'static str,
     },
+    /// A Python package, in an environment of its own.
+    Python {
+        /// Its name.
+        package: &'static str,
+        /// Its version.
+        version: &'static str,
+        /// The program.
+        program: &'static str,
+        /// Interpreters that are new enough for it, the best first.
+        interpreters: &'static [&'static str],
+    },
 }
 
 impl Source {
@@ -45,7 +56,7 @@ impl Source {
     pub(crate) fn version(&self) -> String {
         match self {
             Self::Debian { package, .. } => machine::said("dpkg-query", &["-W", "-f", "${Version}", package]),
-            Self::Npm { version, .. } | Self::Crate { version, .. } => (*version).to_owned(),
+            Self::Npm { version, .. } | Self::Crate { version, .. } | Self::Python { version, .. } => (*version).to_owned(),
         }
     }
 }
@@ -77,6 +88,7 @@ impl Store {
             Source::Debian { package, also, .. } => install_package(package, also),
             Source::Npm { package, version, .. } => self.install_npm(package, version),
             Source::Crate { package, version, .. } => self.install_crate(package, version),
+            Source::Python { package, version, interpreters, .. } => self.install_python(package, version, interpreters),
         };
         done.map_err(|message| format!("cannot be installed: {message}"))?;
         if program.exists() { Ok(program) } else { Err(format!("was installed, but `{}` is not there", program.display())) }
@@ -86,7 +98,9 @@ impl Store {
         match source {
             Source::Debian { program, .. } => Ok(PathBuf::from(program)),
             Source::Npm { package, version, program } => Ok(self.directory(package, version)?.join(program)),
-            Source::Crate { package, version, program } => Ok(self.directory(package, version)?.join("bin").join(program)),
+            Source::Crate { package, version, program } | Source::Python { package, version, program, .. } => {
+                Ok(self.directory(package, version)?.join("bin").join(program))
+            }
         }
     }
 
@@ -114,6 +128,21 @@ impl Store {
         };
         // A lock file can name a version that the registry no longer hands out; then cargo may choose.
         install(&["--locked"]).or_else(|_| install(&[]))
+    }
+
+    fn install_python(&self, package: &str, version: &str, interpreters: &[&str]) -> Result<(), String> {
+        let directory = self.fresh(package, version)?;
+        say(&format!("installing {package} {version} for python"));
+        // Where pyenv stands in front of them it must be told which one is meant.
+        let make = |interpreter: &&str| {
+            let mut command = Command::new(interpreter);
+            command.env("PYENV_VERSION", interpreter.trim_start_matches("python")).args(["-m", "venv"]).arg(&directory);
+            spawn::output(&mut command).map(drop)
+        };
+        let missing = format!("needs one of {}", interpreters.join(", "));
+        interpreters.iter().find_map(|interpreter| make(interpreter).ok()).ok_or(missing)?;
+        let mut command = Command::new(directory.join("bin/pip"));
+        spawn::output(command.args(["install", "--quiet", "--disable-pip-version-check"]).arg(format!("{package}=={version}"))).map(drop)
     }
 
     fn fresh(&self, package: &str, version: &str) -> Result<PathBuf, String> {

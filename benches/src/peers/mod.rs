@@ -6,6 +6,7 @@
 
 pub(crate) mod docker;
 pub(crate) mod install;
+pub(crate) mod mitmproxy;
 pub(crate) mod oci;
 pub(crate) mod relay;
 
