@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use crate::record::Record;
 use crate::sandbox::Sandbox;
 use crate::secrets::needles::Needles;
 use crate::secrets::scrub::Scrubber;
 
-/// What is copied at one time, each way.
-const PIECE: usize = 32 << 10;
+/// What is copied at one time, each way, by a connection that says little. Many are open and say nothing.
+const LEAST: usize = 8 << 10;
+/// What is copied at one time by one that fills what it is given.
+const MOST: usize = 256 << 10;
 
 /// Copies until both sides are done.
 pub(crate) async fn relay<A, B>(sandbox: &Sandbox, record: &Record, inside: A, outside: B, needles: Option<Arc<Needles>>) -> io::Result<()>
@@ -22,13 +24,42 @@ where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut inside = Metered { inner: inside, sandbox, record };
-    let mut outside = Scrubbed { inner: outside, scrubber: needles.map(Scrubber::new), ready: Bytes::new(), ended: false };
-    match tokio::io::copy_bidirectional_with_sizes(&mut inside, &mut outside, PIECE, PIECE).await {
+    let (mut from_inside, mut to_inside) = tokio::io::split(Metered { inner: inside, sandbox, record });
+    let outside = Scrubbed { inner: outside, scrubber: needles.map(Scrubber::new), ready: Bytes::new(), ended: false };
+    let (mut from_outside, mut to_outside) = tokio::io::split(outside);
+    match tokio::try_join!(copy(&mut from_inside, &mut to_outside), copy(&mut from_outside, &mut to_inside)) {
         Ok(_) => Ok(()),
         // Many programs just go, and so do many servers.
         Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Copies one way until its end, which is passed on.
+async fn copy(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let mut piece = vec![0; LEAST];
+    loop {
+        let count = from.read(&mut piece).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(piece.get(..count).unwrap_or_default()).await?;
+        to.flush().await?;
+        let fitting = fitting(piece.len(), count);
+        if fitting != piece.len() {
+            piece = vec![0; fitting];
+        }
+    }
+}
+
+/// How much to copy next, where so much of so much came last: what a large transfer needed is not kept while nothing comes.
+fn fitting(length: usize, count: usize) -> usize {
+    if count == length {
+        (length * 4).min(MOST)
+    } else if count < length / 4 {
+        count.next_power_of_two().max(LEAST)
+    } else {
+        length
     }
 }
 
@@ -110,5 +141,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Scrubbed<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_grow_with_what_comes_and_shrink_again() {
+        let mut length = LEAST;
+        for _ in 0..5 {
+            length = fitting(length, length);
+        }
+        assert_eq!(length, MOST);
+        assert_eq!(fitting(length, length - 1), MOST);
+        assert_eq!(fitting(length, 100), LEAST);
+        assert_eq!(fitting(length, 20_000), 32 << 10);
     }
 }

@@ -267,10 +267,8 @@ impl Supervisor {
         let tick = if busy { TICK } else { TICK * 5 };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(tick.subsec_nanos()) };
         // Each look brings some of the code back; nothing of it is needed to sleep.
-        if self.idle {
-            self.code.let_go();
-        }
-        let Ok(count) = rustix::event::poll(&mut fds, Some(&timeout)) else { return Ready::default() };
+        let woken = if self.idle { self.code.sleep(&mut fds, &timeout) } else { rustix::event::poll(&mut fds, Some(&timeout)) };
+        let Ok(count) = woken else { return Ready::default() };
         self.idle = count == 0 && !busy;
         let is = |i: usize| fds.get(i).is_some_and(|fd| !fd.revents().is_empty());
         let readable = |i: usize| fds.get(i).is_some_and(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR));

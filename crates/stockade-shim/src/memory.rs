@@ -4,6 +4,11 @@
 //! for what the guest has written. The host does the same for its supervisors (`stockade-sys`), which this program does not link.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::OwnedFd;
+
+use rustix::buffer::SpareCapacity;
+use rustix::event::epoll;
+use rustix::mm::Advice;
 
 /// The read-only parts of this program, as they lie in memory.
 #[derive(Debug, Clone, Default)]
@@ -18,14 +23,18 @@ impl Code {
         code
     }
 
-    /// Forgets the mapped pages of code, and returns free memory of the heap to the kernel.
-    pub(crate) fn let_go(&self) {
+    /// Returns free memory of the heap to the kernel, forgets the mapped pages of code, and waits. From the last forgotten page until
+    /// something happens only this function runs, so that little of the code comes back meanwhile.
+    #[inline(never)]
+    pub(crate) fn sleep(&self, poller: &OwnedFd, events: SpareCapacity<'_, epoll::Event>) -> rustix::io::Result<usize> {
         trim();
         for (start, length) in &self.0 {
+            let start = std::ptr::without_provenance_mut::<c_void>(*start);
             // SAFETY: the range lies in a segment of a loaded object that nobody may write to, mapped privately from its file;
             // dropped pages are read from there again, with the same contents. A refusal changes nothing.
-            unsafe { libc::madvise(std::ptr::without_provenance_mut::<c_void>(*start), *length, libc::MADV_DONTNEED) };
+            let _ = unsafe { rustix::mm::madvise(start, *length, Advice::LinuxDontNeed) };
         }
+        epoll::wait(poller, events, None)
     }
 }
 

@@ -152,7 +152,12 @@ impl Server {
                 (false, false, Rest::Awake) => Some(&A_WHILE),
                 (false, false, Rest::Asleep) => None,
             };
-            match epoll::wait(self.context.poller.descriptor(), spare_capacity(&mut events), timeout) {
+            let poller = self.context.poller.descriptor();
+            let woken = match timeout {
+                Some(_) => epoll::wait(poller, spare_capacity(&mut events), timeout),
+                None => self.code.sleep(poller, spare_capacity(&mut events)),
+            };
+            match woken {
                 Ok(0) if busy => {}
                 Ok(0) if unhurried => self.context.channel.flush()?,
                 Ok(0) => self.fall_asleep(),
@@ -190,7 +195,6 @@ impl Server {
     fn fall_asleep(&mut self) {
         self.rest = Rest::Asleep;
         self.context.channel.let_go();
-        self.code.let_go();
     }
 
     fn update_control_interest(&mut self) {

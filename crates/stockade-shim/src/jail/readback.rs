@@ -90,3 +90,30 @@ fn nothing_covers_the_root() -> Result<bool, Trouble> {
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::root;
+    use super::*;
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn an_old_root_that_was_not_detached_is_seen() {
+        // In a mount namespace of one thread's own, which needs root: the others keep the root they have.
+        let alone = std::thread::spawn(|| {
+            // SAFETY: the thread shares neither its root nor its mounts with anybody from here on, and ends soon.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }.unwrap();
+            mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+            mount_bind(c"/usr", c"/usr").unwrap();
+            let new = rustix::fs::open(c"/usr", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+            assert!(nothing_covers_the_root().unwrap(), "before");
+            root::pivot_to(new.as_fd()).unwrap();
+            assert!(!nothing_covers_the_root().unwrap(), "the old root still lies over the new one");
+            root::detach().unwrap();
+            assert!(nothing_covers_the_root().unwrap(), "after");
+        });
+        alone.join().unwrap();
+    }
+}

@@ -48,6 +48,9 @@ use wall::Wall;
 
 /// How far the limit per user namespace lies behind the cgroup's.
 const SECOND_LINE: u64 = 64;
+/// How long a guest that could not be told everything may take to say why.
+const LAST_WORDS_SECONDS: u64 = 1;
+
 /// The wall.
 #[derive(Debug, Clone, Copy)]
 pub struct Jail {
@@ -175,12 +178,11 @@ fn raise(
     mut clock: Clock,
 ) -> Result<Raised, BackendError> {
     let names: Vec<String> = plan.export.iter().map(|n| String::from_utf8_lossy(&n.0).into_owned()).collect();
-    // If it is gone already, its answer says why.
-    let _ = connection.send(0, &Request::Jail { plan }, mounts);
+    let sent = connection.send(0, &Request::Jail { plan }, mounts);
     let (place, passed) = place_of(start, groups, &group_name(start), &mut wall, &mut clock)?;
-    let _ = connection.send(0, &Request::Enter { place }, &passed.in_order());
+    let sent = sent.and_then(|()| connection.send(0, &Request::Enter { place }, &passed.in_order()));
     clock.mark("host: network");
-    let (report, exports) = stands(&mut connection, names, &wall)?;
+    let (report, exports) = stands(&mut connection, names, &wall, sent)?;
     clock.mark("host: jail");
     Ok(Raised { connection, wall, report, exports, clock })
 }
@@ -314,8 +316,20 @@ impl Passed<'_> {
 }
 
 /// Waits for the report, and takes the directories that come with it, by their names in the plan.
-fn stands(connection: &mut Connection, names: Vec<String>, wall: &Wall) -> Result<(JailReport, Vec<(String, OwnedFd)>), BackendError> {
-    let report = match connection.receive(guest::PATIENCE_SECONDS).map_err(|e| guest::lost(&wall.guest, e))? {
+fn stands(
+    connection: &mut Connection,
+    names: Vec<String>,
+    wall: &Wall,
+    sent: Result<(), ConnectionError>,
+) -> Result<(JailReport, Vec<(String, OwnedFd)>), BackendError> {
+    let patience = if sent.is_ok() { guest::PATIENCE_SECONDS } else { LAST_WORDS_SECONDS };
+    let answer = match (connection.receive(patience), sent) {
+        // It lives and was not told everything.
+        (Err(ConnectionError::Silent(_)), Err(error)) => return Err(error.into()),
+        // If it is gone, or gave up before it was told everything, its answer says why.
+        (answer, _) => answer.map_err(|error| guest::lost(&wall.guest, error))?,
+    };
+    let report = match answer {
         (0, Reply::Jailed { report }) => report,
         (0, Reply::JailFailed { step, detail, errno }) => return Err(enforcement::explain_step(&step, &detail, errno)),
         _ => return Err(ConnectionError::OutOfTurn("something else than a report").into()),
