@@ -34,6 +34,8 @@ pub enum Kind {
     Hosts,
     /// Secrets by name: where each comes from, where it may go, how much of it may be used.
     Secrets,
+    /// Prices of models by the beginnings of their names.
+    Prices,
 }
 
 /// Bounds of a number, both included.
@@ -84,6 +86,7 @@ impl Kind {
             Self::Number(range, null) => format!("a number from {} to {}{}", range.least, range.most, or_null(null)),
             Self::Hosts => "a list of hosts".to_owned(),
             Self::Secrets => "an object with an entry for each secret".to_owned(),
+            Self::Prices => "an object with an entry for each model".to_owned(),
         }
     }
 
@@ -91,7 +94,7 @@ impl Kind {
     pub fn takes_null(self) -> bool {
         match self {
             Self::Text(null) | Self::Integer(_, null) | Self::Number(_, null) => null == Null::Allowed,
-            Self::Bool | Self::Choice(_) | Self::Hosts | Self::Secrets => false,
+            Self::Bool | Self::Choice(_) | Self::Hosts | Self::Secrets | Self::Prices => false,
         }
     }
 }

@@ -63,6 +63,7 @@ pub static KEYS: &[Key] = &[
     null("sandbox.kubernetes.namespace", TEXT_OR_NULL, "the context's own", Never),
     null("sandbox.kubernetes.runtimeClass", TEXT_OR_NULL, "the cluster's own", Never),
     key("secrets", Kind::Secrets, Value::Secrets(Vec::new()), Never),
+    key("agent.prices", Kind::Prices, Value::Prices(Vec::new()), Never),
     key("daemon.autostart", Kind::Bool, Value::Bool(false), Never),
     key("receipts.durability", Kind::Choice(&["effect", "always", "process"]), Value::word("effect"), Never),
 ];

@@ -74,7 +74,7 @@ fn defaults_are_those_of_the_contract() {
         "sandbox.microvm.diskSize": 4096, "sandbox.microvm.accel": "auto",
         "sandbox.docker.host": null, "sandbox.docker.runtime": null, "sandbox.e2b.template": null, "sandbox.e2b.domain": null,
         "sandbox.kubernetes.context": null, "sandbox.kubernetes.namespace": null, "sandbox.kubernetes.runtimeClass": null,
-        "secrets": {}, "daemon.autostart": false, "receipts.durability": "effect",
+        "secrets": {}, "agent.prices": {}, "daemon.autostart": false, "receipts.durability": "effect",
     });
     assert_eq!(Json::Object(values), expected);
     assert!(settings.list().iter().all(|row| row.source == "default" && row.file.is_none() && row.line.is_none()));
@@ -306,6 +306,7 @@ fn typed_values() {
             "kubernetes": {"context": "c", "namespace": "n", "runtimeClass": "r"},
         },
         "secrets": {"T": {"source": "file", "path": "/t"}},
+        "agent": {"prices": {"m": {"input": 1, "output": 2}}},
         "daemon": {"autostart": true},
         "receipts": {"durability": "process"},
     });
@@ -328,6 +329,7 @@ fn typed_values() {
     assert_eq!(settings.workspace_mode(), sourced(MountMode::Rw, &source));
     assert_eq!(settings.allowed_hosts(), host("a.com"));
     assert_eq!(settings.secrets().value.first().map(|secret| &secret.source), Some(&SecretSource::File { path: "/t".into() }));
+    assert_eq!(settings.prices().value.first().map(|price| (price.model.as_str(), price.cache_read)), Some(("m", 1.0)));
     assert_eq!(settings.autostart(), sourced(true, &source));
     assert_eq!(settings.durability(), sourced(Durability::Process, &source));
     assert_eq!(

@@ -11,6 +11,7 @@ use stockade_core::spec::{BackendKind, MountMode};
 use super::Settings;
 use super::flags::MEBIBYTE;
 use super::layers::Cell;
+use super::prices::Price;
 use super::secrets::SecretSetting;
 use super::source::{Source, Sourced};
 use super::value::Value;
@@ -269,7 +270,15 @@ impl Settings {
     pub fn secrets(&self) -> Sourced<Vec<SecretSetting>> {
         self.sourced("secrets").map(|value| match value {
             Value::Secrets(secrets) => secrets,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Prices(_) => Vec::new(),
+        })
+    }
+
+    /// What models cost; empty where nobody said.
+    pub fn prices(&self) -> Sourced<Vec<Price>> {
+        self.sourced("agent.prices").map(|value| match value {
+            Value::Prices(prices) => prices,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) => Vec::new(),
         })
     }
 
@@ -303,14 +312,14 @@ impl Settings {
     fn optional(&self, name: &str) -> Sourced<Option<String>> {
         self.sourced(name).map(|value| match value {
             Value::Text(text) => Some(text.into_owned()),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Secrets(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) => None,
         })
     }
 
     fn hosts(&self, name: &str) -> Sourced<Vec<HostPattern>> {
         self.sourced(name).map(|value| match value {
             Value::List(hosts) => hosts,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Secrets(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Secrets(_) | Value::Prices(_) => Vec::new(),
         })
     }
 
@@ -339,6 +348,6 @@ fn limit<T>(value: T, source: &Source) -> Limit<T> {
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => Some(*number),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) => None,
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) => None,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use stockade_core::escape::escape;
 
 use super::key::{Key, Kind, Range};
+use super::prices::{self, Price};
 use super::secrets::{self, SecretSetting};
 use stockade_core::host::HostPattern;
 
@@ -31,6 +32,8 @@ pub enum Value {
     List(Vec<HostPattern>),
     /// Secrets by name.
     Secrets(Vec<SecretSetting>),
+    /// Prices of models.
+    Prices(Vec<Price>),
 }
 
 /// Why something is not a value of its key.
@@ -72,9 +75,18 @@ impl Value {
             (Kind::Number(range, _), Json::Number(number)) => in_range(number, range).map(Self::Number).ok_or_else(wrong_type),
             (Kind::Hosts, Json::Array(items)) => check_hosts(items).map(Self::List),
             (Kind::Secrets, Json::Object(entries)) => secrets::from_json(entries).map(Self::Secrets),
-            (Kind::Bool | Kind::Choice(_) | Kind::Text(_) | Kind::Integer(..) | Kind::Number(..) | Kind::Hosts | Kind::Secrets, _) => {
-                Err(wrong_type())
-            }
+            (Kind::Prices, Json::Object(entries)) => prices::from_json(entries).map(Self::Prices),
+            (
+                Kind::Bool
+                | Kind::Choice(_)
+                | Kind::Text(_)
+                | Kind::Integer(..)
+                | Kind::Number(..)
+                | Kind::Hosts
+                | Kind::Secrets
+                | Kind::Prices,
+                _,
+            ) => Err(wrong_type()),
         }
     }
 
@@ -90,7 +102,7 @@ impl Value {
             Kind::Hosts if text.starts_with('[') && text.ends_with(']') && !is_bracketed_address(text) => {
                 as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON array".to_owned() })?
             }
-            Kind::Secrets => as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON object".to_owned() })?,
+            Kind::Secrets | Kind::Prices => as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON object".to_owned() })?,
             Kind::Hosts if text.is_empty() => Json::Array(Vec::new()),
             Kind::Hosts => Json::Array(text.split(',').map(|host| Json::String(host.trim().to_owned())).collect()),
         };
@@ -107,6 +119,7 @@ impl Value {
             Self::Number(value) => Json::from(*value),
             Self::Text(text) => Json::String(text.clone().into_owned()),
             Self::Secrets(secrets) => secrets::to_json(secrets),
+            Self::Prices(prices) => prices::to_json(prices),
             Self::List(hosts) => Json::Array(hosts.iter().map(|host| Json::String(host.to_string())).collect()),
         }
     }
