@@ -66,9 +66,14 @@ pub fn listen(path: &Path) -> std::io::Result<OwnedFd> {
 
 /// Connects to a supervisor.
 pub fn connect(path: &Path) -> std::io::Result<Connection> {
+    Ok(Connection::new(dial(path)?, Passing::Possible))
+}
+
+/// Connects to a socket that [`listen`] opened.
+pub fn dial(path: &Path) -> std::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     with_short_path(path, |short| rustix::net::connect(&socket, &SocketAddrUnix::new(short)?))?;
-    Ok(Connection::new(socket, Passing::Possible))
+    Ok(socket)
 }
 
 /// Socket addresses hold 108 bytes; a long directory is reached through its descriptor instead.

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stockade_core::demand::Enforcement;
-use stockade_core::id::SandboxId;
+use stockade_core::id::{SandboxId, SandboxName};
+use stockade_core::path::SafePath;
 use stockade_core::result::Change;
 use stockade_core::spec::{MountMode, SandboxSpec};
 use stockade_sys::signals::Signals;
@@ -25,6 +26,7 @@ use stockade_sys::signals::Signals;
 use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
+use crate::files::FileError;
 use crate::gate::{Gate, GateError, Opened};
 use crate::guard::Guard;
 use crate::sandbox::Sandbox;
@@ -64,6 +66,46 @@ pub enum OnSuccess {
     Apply,
 }
 
+/// What a job may have beyond a plain run.
+#[derive(Default)]
+pub struct Extras<'a> {
+    /// Its directory, where that was made already.
+    pub owned: Option<Owned>,
+    /// The name a person gave it.
+    pub name: Option<SandboxName>,
+    /// What is put into home before the program starts.
+    pub furniture: Option<&'a dyn Furnish>,
+    /// What becomes of an overlay when whoever runs the job is killed.
+    pub killed: Killed,
+}
+
+/// What becomes of an overlay when whoever runs a job is killed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Killed {
+    /// The next start removes it.
+    #[default]
+    Forgets,
+    /// It is kept as if the job had ended: work of an hour may be in it.
+    Keeps,
+}
+
+/// Knows what is put into home before a program starts.
+pub trait Furnish {
+    /// The files, given the variables that the way out brought along: placeholders among them.
+    fn files(&self, way_out: &[(String, OsString)]) -> Vec<HomeFile>;
+}
+
+/// One file for the inside. It belongs to the sandbox from then on, and goes with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeFile {
+    /// Where.
+    pub path: SafePath,
+    /// What is in it.
+    pub contents: Vec<u8>,
+    /// Its mode.
+    pub mode: u32,
+}
+
 /// Why a job has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
@@ -79,6 +121,14 @@ pub enum JobError {
     /// The stream to the guest.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+    /// A file cannot be put into home.
+    #[error("writing `{path}` inside: {source}")]
+    Furnish {
+        /// Which.
+        path: String,
+        /// Why.
+        source: FileError,
+    },
     /// The changes cannot be read.
     #[error(transparent)]
     Layer(#[from] LayerError),
@@ -129,15 +179,30 @@ impl Remains {
 
 /// Runs a job to its end.
 pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<(Done, Remains), JobError> {
-    let sandboxes = Sandboxes::open(job.state)?;
-    let owned = sandboxes.create()?;
+    run_with(job, Extras::default(), streams, signals)
+}
+
+/// Runs a job with what it has beyond a plain run.
+pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<(Done, Remains), JobError> {
+    let Extras { owned, name, furniture, killed } = extras;
+    let owned = owned.map_or_else(|| Sandboxes::open(job.state)?.create(), Ok)?;
     let spec = job.spec;
     let workspace = spec.workspace.path.as_path();
     let mut record = Record::new(owned.id.clone(), Kind::Run, job.backend.kind().name(), workspace, spec.workspace.mode);
+    record.name = name;
+    if killed == Killed::Keeps && spec.workspace.mode == MountMode::Overlay {
+        record.kept = Some(Vec::new());
+    }
     record.command = job.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     owned.write_record(&record)?;
     let guard = guard_of(job, &owned)?;
-    let started = open(job, &owned).and_then(|opened| start(job, &owned, &guard, opened.as_ref()).map_err(JobError::from));
+    let started = open(job, &owned).and_then(|opened| {
+        let mut sandbox = start(job, &owned, &guard, opened.as_ref())?;
+        let way_out = opened.as_ref().map(|opened| opened.environment.as_slice()).unwrap_or_default();
+        let files = furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default();
+        put_in(&mut sandbox, &files)?;
+        Ok(sandbox)
+    });
     let mut sandbox = match started {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -187,6 +252,15 @@ fn guard_of(job: &Job<'_>, owned: &Owned) -> Result<Guard, JobError> {
     let guard = Guard::take(job.spec).map_err(|e| JobError::Keep(e.to_string()))?;
     guard.write(&owned.directory).map_err(|e| JobError::Keep(format!("writing down the protected paths: {e}")))?;
     Ok(guard)
+}
+
+/// Writes files before anything else is there.
+fn put_in(sandbox: &mut Sandbox, files: &[HomeFile]) -> Result<(), JobError> {
+    for HomeFile { path, contents, mode } in files {
+        let failed = |source| JobError::Furnish { path: path.to_string(), source };
+        sandbox.write_file(path, *mode, &mut contents.as_slice()).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn open(job: &Job<'_>, owned: &Owned) -> Result<Option<Opened>, JobError> {
