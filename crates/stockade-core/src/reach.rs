@@ -2,6 +2,8 @@
 //!
 //! Only what was asked for; who holds to it is egress. Nothing listed means nothing is reached.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostPattern;
@@ -17,6 +19,43 @@ pub struct Reach {
     pub secrets: Vec<SecretUse>,
     /// What becomes of everything else.
     pub unlisted: Unlisted,
+    /// Hosts of models among them: what their answers say was used is counted.
+    #[serde(default)]
+    pub metered: Vec<HostPattern>,
+    /// After so many tokens nothing more is asked of metered hosts.
+    #[serde(default)]
+    pub tokens: Option<u64>,
+    /// Logins whose tokens are among the secrets.
+    #[serde(default)]
+    pub logins: Vec<Login>,
+}
+
+/// A login: a file outside that holds tokens, which a server renews now and then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    /// The file, JSON.
+    pub file: PathBuf,
+    /// Its tokens.
+    pub tokens: Vec<LoginToken>,
+    /// Who renews them.
+    pub hosts: Vec<HostPattern>,
+    /// At which path.
+    pub path: String,
+    /// Where in the file it says until when the first is good, in milliseconds since 1970.
+    pub expiry: Option<String>,
+}
+
+/// One token of a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginToken {
+    /// The secret that it is.
+    pub secret: SecretName,
+    /// Where in the file it stands (RFC 6901).
+    pub pointer: String,
+    /// What it is called in the answer that renews it.
+    pub member: String,
 }
 
 /// A secret and where it may go.
@@ -64,7 +103,7 @@ mod tests {
     fn ports_are_those_of_all_patterns() {
         let hosts = |list: &[&str]| list.iter().map(|text| HostPattern::parse(text).unwrap()).collect::<Vec<_>>();
         let token = SecretUse { name: "TOKEN".parse().unwrap(), hosts: hosts(&["b.example:8443", "127.0.0.1:3000"]) };
-        let reach = Reach { hosts: hosts(&["a.example", "127.0.0.1:3000"]), secrets: vec![token], unlisted: Unlisted::Refuse };
+        let reach = Reach { hosts: hosts(&["a.example", "127.0.0.1:3000"]), secrets: vec![token], ..Reach::default() };
         assert_eq!(reach.ports(), [80, 443, 3000, 8443]);
         assert!(!reach.is_nothing() && Reach::default().is_nothing() && Reach::default().ports().is_empty());
     }
@@ -75,6 +114,15 @@ mod tests {
             hosts: vec![HostPattern::parse("*.example:8443").unwrap()],
             secrets: vec![SecretUse { name: "T".parse().unwrap(), hosts: vec![HostPattern::parse("127.0.0.1:1").unwrap()] }],
             unlisted: Unlisted::Learn,
+            metered: vec![HostPattern::parse("127.0.0.1:1").unwrap()],
+            tokens: Some(7),
+            logins: vec![Login {
+                file: "/f".into(),
+                tokens: vec![LoginToken { secret: "T".parse().unwrap(), pointer: "/a".into(), member: "m".into() }],
+                hosts: Vec::new(),
+                path: "/t".into(),
+                expiry: None,
+            }],
         };
         let text = serde_json::to_string(&reach).unwrap();
         assert_eq!(serde_json::from_str::<Reach>(&text).unwrap(), reach);

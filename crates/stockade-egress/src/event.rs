@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use stockade_core::id::SandboxId;
 use tokio::sync::mpsc;
 
+use crate::meter::Usage;
+
 /// How many events wait for whoever keeps them.
 pub const CHANNEL_EVENTS: usize = 4096;
 /// The longest path that is reported; the rest is cut.
@@ -93,6 +95,8 @@ pub struct Event {
     pub reason: Option<String>,
     /// The narrowest change that would allow what was refused, as a flag, where one does.
     pub change: Option<String>,
+    /// What the answer of a metered host says was used.
+    pub usage: Option<Usage>,
 }
 
 /// The end that egress writes to.
@@ -162,6 +166,7 @@ mod tests {
             duration: Duration::ZERO,
             reason: None,
             change: None,
+            usage: None,
         }
     }
 

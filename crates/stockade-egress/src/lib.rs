@@ -8,8 +8,9 @@
 //! 2. the sandbox's [`Rules`] allow host, port, method and path;
 //! 3. the name is resolved, the addresses are checked, and a checked one is dialled;
 //! 4. placeholders of secrets are replaced on the way to the hosts they are bound to, and block the request on the way to any other;
-//! 5. real values are taken out of what comes back;
-//! 6. each decision is an [`Event`].
+//! 5. real values are taken out of what comes back, and new ones that a server hands out ([`exchange`]);
+//! 6. what the hosts of a model say was used of it is counted ([`meter`]), up to a limit;
+//! 7. each decision is an [`Event`].
 //!
 //! Threat assumption: everything from a sandbox is hostile, and so may be the hosts it talks to. Every read is bounded in bytes, time or
 //! count by a named constant or a limit of the rules; nothing is parsed leniently. `unsafe` is forbidden.
@@ -30,7 +31,9 @@ pub mod address;
 pub mod dns;
 pub mod error;
 pub mod event;
+pub mod exchange;
 pub mod http;
+pub mod meter;
 pub mod process;
 pub mod proxy;
 pub mod refusal;
@@ -45,6 +48,7 @@ pub use accept::socket::GuestSocket;
 pub use egress::{Egress, Guest, Settings};
 pub use error::EgressError;
 pub use event::{Event, EventReceiver, Subject, Verdict};
+pub use meter::Usage;
 pub use origin::{Connection, Kind, Origin};
 pub use refusal::Refusal;
 pub use resolve::{Resolve, SystemResolver};

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime};
 use stockade_core::host::HostName;
 
 use crate::event::{Event, Events, MAX_SHOWN_PATH, Subject, Verdict};
+use crate::meter::Usage;
 use crate::refusal::Refusal;
 use crate::sandbox::Sandbox;
 
@@ -46,6 +47,7 @@ impl Record {
             duration: std::time::Duration::ZERO,
             reason: None,
             change: None,
+            usage: None,
         };
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { event: Mutex::new(event), events: events.clone(), began: Instant::now(), sent, received }
@@ -93,6 +95,10 @@ impl Record {
         self.change(|event| {
             event.reason.get_or_insert(reason);
         });
+    }
+
+    pub(crate) fn usage(&self, usage: Usage) {
+        self.change(|event| event.usage = Some(usage));
     }
 
     pub(crate) fn add_sent(&self, count: u64) {

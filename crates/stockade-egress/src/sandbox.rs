@@ -34,6 +34,8 @@ pub(crate) struct Sandbox {
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) pool: Pool,
     sent: AtomicU64,
+    /// Tokens of models that answers spoke of.
+    model_tokens: AtomicU64,
     tokens: Mutex<Tokens>,
     synthetic: Mutex<Synthetic>,
     learnt: Mutex<Learnt>,
@@ -88,6 +90,7 @@ impl Sandbox {
             bound,
             pool: Pool::default(),
             sent: AtomicU64::new(0),
+            model_tokens: AtomicU64::new(0),
             synthetic: Mutex::default(),
             learnt: Mutex::default(),
             values: Mutex::default(),
@@ -154,6 +157,21 @@ impl Sandbox {
             return Err(Refusal::Limit { what: format!("{most} bytes sent by this sandbox") });
         }
         Ok(())
+    }
+
+    /// Counts what an answer said was used.
+    pub(crate) fn count_model_tokens(&self, count: u64) {
+        let _ = self.model_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(before.saturating_add(count)));
+    }
+
+    /// Whether there are tokens left. What is under way already may go beyond: only its answer says how much it was.
+    pub(crate) fn has_model_tokens(&self) -> Result<(), Refusal> {
+        match self.rules.limits.tokens {
+            Some(most) if self.model_tokens.load(Ordering::Relaxed) >= most => {
+                Err(Refusal::Limit { what: format!("{most} tokens of this sandbox") })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The bindings for this host, as bits of their places.
@@ -240,6 +258,15 @@ mod tests {
         assert!(matches!(sandbox.take_request(), Err(Refusal::Limit { .. })));
         assert!(sandbox.count_sent(10).is_ok());
         assert!(matches!(sandbox.count_sent(1), Err(Refusal::Limit { .. })));
+    }
+
+    #[test]
+    fn tokens_of_models_end() {
+        let sandbox = sandbox(Limits { tokens: Some(10), ..Limits::default() }, &[]).unwrap();
+        sandbox.count_model_tokens(9);
+        assert!(sandbox.has_model_tokens().is_ok());
+        sandbox.count_model_tokens(u64::MAX);
+        assert!(matches!(sandbox.has_model_tokens(), Err(Refusal::Limit { .. })));
     }
 
     #[test]

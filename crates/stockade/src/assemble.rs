@@ -7,8 +7,9 @@ mod reach;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use stockade_core::host::HostPattern;
 use stockade_core::path::SafePath;
-use stockade_core::reach::Reach;
+use stockade_core::reach::{Login, Reach, SecretUse};
 use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
 use stockade_sandbox::backends::Backend;
 use stockade_sandbox::backends::local::{self, Local};
@@ -48,12 +49,39 @@ pub(crate) struct Assembled {
     pub(crate) given: Vec<String>,
 }
 
+/// What somebody else than flags and settings adds: the profile of an agent.
+#[derive(Debug, Default)]
+pub(crate) struct Additions {
+    /// Who, for messages.
+    pub(crate) who: String,
+    /// Hosts it may reach.
+    pub(crate) hosts: Vec<HostPattern>,
+    /// Secrets, each with the hosts it may go to.
+    pub(crate) secrets: Vec<SecretUse>,
+    /// Hosts of models.
+    pub(crate) metered: Vec<HostPattern>,
+    /// How many tokens of them may be used.
+    pub(crate) tokens: Option<u64>,
+    /// Logins whose tokens are among the secrets.
+    pub(crate) logins: Vec<Login>,
+    /// Variables; those of flags come first.
+    pub(crate) variables: Vec<(String, OsString)>,
+    /// A workspace in the place of the flags' or the caller's, to be written to at once.
+    pub(crate) workspace: Option<PathBuf>,
+}
+
 /// Puts a sandbox together from flags, settings and the caller's surroundings.
 pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assembled, Failure> {
+    assemble_with(flags, &Additions::default(), context)
+}
+
+/// The same with what somebody adds.
+pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context: &Context) -> Result<Assembled, Failure> {
     refuse_unknown_ground(flags)?;
     let places = context.places()?;
     let cwd = context.environment.current_dir()?;
-    let located = locate::locate(cwd, flags.workspace.as_deref(), &places.home).map_err(|error| {
+    let named = additions.workspace.as_deref().or(flags.workspace.as_deref());
+    let located = locate::locate(cwd, named, &places.home).map_err(|error| {
         let failure = Failure::from_error("workspace", &error);
         match error.hint() {
             Some(hint) => failure.with_hint(hint),
@@ -61,13 +89,14 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
         }
     })?;
     refuse_policy(places, located.path.as_path())?;
-    let settings = settings(flags, context, places, located.path.as_path())?;
+    let own_mode = additions.workspace.as_ref().map(|_| MountMode::Rw);
+    let settings = settings(flags, own_mode, context, places, located.path.as_path())?;
     if !settings.enabled().value {
         return Err(Failure::new("settings", "`sandbox.enabled` is false, and nothing ever runs unprotected")
             .with_hint("stockade config set sandbox.enabled true"));
     }
     let backend = backend(&settings)?;
-    let reach = reach::of(flags, &settings, backend.kind())?;
+    let reach = reach::of(flags, additions, &settings, backend.kind())?;
     let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
     let workspace = located.path.clone();
     refuse_unwritable(&workspace, mode)?;
@@ -80,7 +109,8 @@ pub(crate) fn assemble(flags: &SandboxFlags, context: &Context) -> Result<Assemb
     }
     let path_dirs: Vec<PathBuf> = context.environment.variable("PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
     let toolchain_roots: Vec<OsString> = TOOLCHAIN_ROOTS.iter().filter_map(|name| context.environment.variable(name)).collect();
-    let given: Vec<Given> = flags.env.iter().map(|e| Given { name: e.name.clone(), value: e.value.clone() }).collect();
+    let added = additions.variables.iter().map(|(name, value)| Given { name: name.clone(), value: Some(value.clone()) });
+    let given: Vec<Given> = added.chain(flags.env.iter().map(|e| Given { name: e.name.clone(), value: e.value.clone() })).collect();
     let outside_home = places.home.clone();
     let caller = |name: &str| match name {
         "HOME" if home.as_path() == Path::new(OTHER_HOME) => Some(OTHER_HOME.into()),
@@ -139,7 +169,13 @@ fn refuse_policy(places: &Places, workspace: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn settings(flags: &SandboxFlags, context: &Context, places: &Places, workspace: &Path) -> Result<Settings, Failure> {
+fn settings(
+    flags: &SandboxFlags,
+    own_mode: Option<MountMode>,
+    context: &Context,
+    places: &Places,
+    workspace: &Path,
+) -> Result<Settings, Failure> {
     let settings = Settings::load(places, Some(workspace)).map_err(|error| {
         let failure = Failure::from_error("settings", &error);
         match error.hint() {
@@ -153,7 +189,7 @@ fn settings(flags: &SandboxFlags, context: &Context, places: &Places, workspace:
             BackendChoice::Named(kind) => stockade_store::settings::Backend::Wall(kind),
         }),
         image: flags.image.clone(),
-        workspace_mode: flags.workspace_mode,
+        workspace_mode: own_mode.or(flags.workspace_mode),
         allowed_hosts: flags.allow_hosts.clone(),
         timeout: flags.timeout,
         cpu_millis: flags.cpus,

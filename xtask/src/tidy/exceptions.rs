@@ -36,6 +36,14 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         reason: "starts this very program as the supervisor of a created sandbox",
     },
     Exception {
+        path: "crates/stockade/src/agent/worktree.rs",
+        reason: "runs the person's own git in their own repository, for `agent run --worktree`; never in a tree that an agent was in",
+    },
+    Exception {
+        path: "crates/stockade/src/commands/agent/detach.rs",
+        reason: "starts this very program as the owner of an agent in the background",
+    },
+    Exception {
         path: "crates/stockade/src/egress/processes.rs",
         reason: "starts this very program as the broker and the egress of one sandbox",
     },

@@ -1,4 +1,4 @@
-//! An answer's body on its way back: decoded and scrubbed where secrets are bound, counted always.
+//! An answer's body on its way back: decoded and scrubbed where secrets are bound, metered where it comes from a model, counted always.
 //!
 //! For HTTP/1 it also drives the connection it comes from, so that one task serves both legs and no thread has to wake another. A
 //! connection whose answer was read to its end goes back to the pool.
@@ -15,7 +15,9 @@ use hyper::body::Incoming;
 use super::BodyError;
 use super::decode::Decoder;
 use crate::http::pool::Lease;
+use crate::meter::Meter;
 use crate::record::Record;
+use crate::sandbox::Sandbox;
 use crate::secrets::needles::Needles;
 use crate::secrets::scrub::Scrubber;
 
@@ -35,6 +37,14 @@ pub(crate) struct Passed {
     lease: Option<Lease>,
     record: Arc<Record>,
     scrub: Option<Scrub>,
+    metered: Option<Metered>,
+}
+
+/// Counts what an answer of a model says was used.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    pub(crate) meter: Meter,
+    pub(crate) sandbox: Arc<Sandbox>,
 }
 
 /// Decoding and searching.
@@ -69,7 +79,13 @@ impl AnswerBody {
         Self::Text(Some(text.into()))
     }
 
-    pub(crate) fn passed(inner: Incoming, lease: Option<Lease>, record: Arc<Record>, scrub: Option<ScrubWith>) -> Self {
+    pub(crate) fn passed(
+        inner: Incoming,
+        lease: Option<Lease>,
+        record: Arc<Record>,
+        scrub: Option<ScrubWith>,
+        metered: Option<Metered>,
+    ) -> Self {
         let scrub = scrub.map(|ScrubWith { decoder, needles }| Scrub {
             decoder,
             scrubber: Scrubber::new(Arc::clone(&needles)),
@@ -77,7 +93,7 @@ impl AnswerBody {
             trailers: None,
             state: State::Reading,
         });
-        Self::Passed(Box::new(Passed { inner, lease, record, scrub }))
+        Self::Passed(Box::new(Passed { inner, lease, record, scrub, metered }))
     }
 }
 
@@ -94,7 +110,15 @@ impl Body for AnswerBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Self::Passed(passed) => passed.poll_frame(context),
+            Self::Passed(passed) => {
+                let frame = ready!(passed.poll_frame(context));
+                if let (Some(metered), Some(Ok(frame))) = (&mut passed.metered, &frame)
+                    && let Some(piece) = frame.data_ref()
+                {
+                    metered.meter.push(piece);
+                }
+                Poll::Ready(frame)
+            }
         }
     }
 
@@ -212,6 +236,13 @@ impl Passed {
 
 impl Drop for Passed {
     fn drop(&mut self) {
+        // However it ends: what was said by then was used.
+        if let Some(Metered { meter, sandbox }) = &self.metered
+            && let Some(usage) = meter.usage()
+        {
+            sandbox.count_model_tokens(usage.tokens());
+            self.record.usage(usage);
+        }
         // A body that hyper knows to be empty is never polled.
         if self.inner.is_end_stream() {
             self.give_back(&mut Context::from_waker(Waker::noop()));

@@ -21,11 +21,12 @@ use super::head::Shape;
 use super::headers;
 use super::pool::{Destination, Freshness, Protocol, Route, Scheme, route};
 use super::upgrade;
-use crate::body::answer::{AnswerBody, ScrubWith};
+use crate::body::answer::{AnswerBody, Metered, ScrubWith};
 use crate::body::decode::{Coding, Decoder};
 use crate::body::request::{Checks, RequestBody, Stopped};
 use crate::egress::Shared;
 use crate::event::Subject;
+use crate::meter::Meter;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::sandbox::{Found, Sandbox};
@@ -189,6 +190,18 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     record.allow(verdict, rule);
     sandbox.take_request()?;
     sandbox.count_sent(head_size(request))?;
+    let is_upgrade = request.headers().contains_key(header::UPGRADE);
+    if is_upgrade && sandbox.rules.exchange(host, *port, request.uri().path()).is_some() {
+        return Err(Refusal::Unsupported("tokens are not exchanged over an upgraded connection"));
+    }
+    let is_metered = sandbox.rules.meters(host, *port);
+    if is_metered {
+        sandbox.has_model_tokens()?;
+        // What is relayed after an upgrade says nothing that could be counted.
+        if sandbox.rules.limits.tokens.is_some() && is_upgrade {
+            return Err(Refusal::Unsupported("this sandbox has a limit of tokens, which an upgraded connection would pass"));
+        }
+    }
 
     let bound = sandbox.bound_to(host, *port);
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
@@ -222,6 +235,10 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     }
     if needles.is_some() {
         headers::make_searchable(request.headers_mut());
+    } else if is_metered {
+        // Nothing decodes the answer then, so it must come as it is.
+        headers::make_searchable(request.headers_mut());
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     Ok(Approved { destination, record: Arc::clone(record), needles, found, carried })
 }
@@ -254,6 +271,7 @@ async fn send(leg: &Leg, request: Request<Incoming>, approved: Approved) -> Resu
     let Approved { destination, record, needles, found, carried } = approved;
     let (parts, body) = request.into_parts();
     let is_head = parts.method == Method::HEAD;
+    let path = parts.uri.path().to_owned();
     let stopped = Stopped::default();
     let mut request = Request::from_parts(parts, ());
     headers::remove_hop_by_hop(request.headers_mut());
@@ -291,7 +309,18 @@ async fn send(leg: &Leg, request: Request<Incoming>, approved: Approved) -> Resu
             (why, _) => return Err(stopped.take().unwrap_or_else(|| broke_off(&destination, &why))),
         }
     };
-    prepare_answer(answer, lease, record, needles, is_head)
+    let sandbox = leg.sandbox.rules.meters(&destination.host, destination.port).then(|| Arc::clone(&leg.sandbox));
+    let answer = prepare_answer(answer, lease, record, needles, is_head, sandbox)?;
+    match leg.sandbox.rules.exchange(&destination.host, destination.port, &path) {
+        Some(exchange) => {
+            let (mut parts, body) = answer.into_parts();
+            let inside = exchange.settle(body, &leg.sandbox, &*leg.shared.secrets).await?;
+            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(inside.len()));
+            parts.headers.remove(header::ETAG);
+            Ok(Response::from_parts(parts, AnswerBody::text(inside)))
+        }
+        None => Ok(answer),
+    }
 }
 
 fn broke_off(destination: &Destination, error: &hyper::Error) -> Refusal {
@@ -350,6 +379,9 @@ async fn prepare_body(
     let may_carry = |secret: &Bound| destination.scheme == Scheme::Https || secret.grants_address(&destination.host, destination.port);
     let fitting = found.iter().filter_map(|(index, value)| sandbox.bound.get(*index).map(|secret| (*index, secret, value)));
     let fitting = fitting.filter(|(_, secret, _)| !coded && may_carry(secret));
+    let path = request.uri().path().to_owned();
+    // What can be exchanged for new tokens goes only where these are taken out of the answer.
+    let fitting = fitting.filter(|(_, secret, _)| sandbox.rules.may_be_sent(&secret.name, &destination.host, destination.port, &path));
     let mut replacer = BodyReplacer::new(fitting);
     let mut checks = Checks {
         sandbox: Arc::clone(sandbox),
@@ -391,13 +423,14 @@ async fn prepare_body(
     Ok(RequestBody::Whole(Some(whole)))
 }
 
-/// Takes values out of an answer's head, and makes a body that does so for the rest.
+/// Takes values out of an answer's head, and makes a body that does so for the rest. Where a sandbox is given, the answer is metered for it.
 fn prepare_answer(
     answer: Response<Incoming>,
     lease: Option<super::pool::Lease>,
     record: Arc<Record>,
     needles: Option<Arc<Needles>>,
     is_head: bool,
+    metered: Option<Arc<Sandbox>>,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let (mut parts, body) = answer.into_parts();
     record.status(parts.status);
@@ -414,7 +447,9 @@ fn prepare_answer(
         None => None,
     };
     parts.version = Version::HTTP_11;
-    Ok(Response::from_parts(parts, AnswerBody::passed(body, lease, record, scrub)))
+    // Of the head as it is by now: what was decoded is plain.
+    let metered = metered.and_then(|sandbox| Some(Metered { meter: Meter::of(&parts.headers)?, sandbox }));
+    Ok(Response::from_parts(parts, AnswerBody::passed(body, lease, record, scrub, metered)))
 }
 
 /// How to decode a body; its headers then say that it is plain.

@@ -49,7 +49,7 @@ pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: A
             Some(needles) => Some(ScrubWith { decoder: super::forward::decoder(&mut parts.headers)?, needles }),
             None => None,
         };
-        return Ok(Response::from_parts(parts, AnswerBody::passed(body, None, record, scrub)));
+        return Ok(Response::from_parts(parts, AnswerBody::passed(body, None, record, scrub, None)));
     }
     let outside = hyper::upgrade::on(&mut answer);
     let sandbox = Arc::clone(&leg.sandbox);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use stockade_core::host::{HostName, HostPattern};
 
+use crate::exchange::Exchange;
 use crate::refusal::Refusal;
 use path::PathPattern;
 
@@ -25,6 +26,10 @@ pub struct Rules {
     pub mode: Mode,
     /// How much.
     pub limits: Limits,
+    /// Hosts of models, whose answers say how much of them was used.
+    pub metered: Vec<HostPattern>,
+    /// Where servers hand out new tokens.
+    pub exchanges: Vec<Exchange>,
 }
 
 /// Whether what no rule allows is refused.
@@ -97,6 +102,9 @@ pub struct Limits {
     pub sent_bytes: u64,
     /// How long a connection may be silent.
     pub idle: Duration,
+    /// Tokens that metered hosts may say were used; then no more is asked of them. With such a limit they are spoken to only in ways in
+    /// which they say it.
+    pub tokens: Option<u64>,
 }
 
 impl Default for Limits {
@@ -108,6 +116,7 @@ impl Default for Limits {
             body_bytes: u64::MAX,
             sent_bytes: u64::MAX,
             idle: Duration::from_mins(10),
+            tokens: None,
         }
     }
 }
@@ -132,6 +141,24 @@ impl Rules {
     /// Allows these hosts wholly.
     pub fn of_hosts(hosts: impl IntoIterator<Item = HostPattern>) -> Self {
         Self { hosts: hosts.into_iter().map(HostRule::allow).collect(), ..Self::default() }
+    }
+
+    /// Whether the answers of this host say how much of a model was used.
+    pub fn meters(&self, host: &HostName, port: u16) -> bool {
+        self.metered.iter().any(|pattern| pattern.matches(host, port))
+    }
+
+    /// The exchange of tokens that a request to this place is.
+    pub(crate) fn exchange(&self, host: &HostName, port: u16, path: &str) -> Option<&Exchange> {
+        self.exchanges.iter().find(|exchange| exchange.is_at(host, port, path))
+    }
+
+    /// Whether a body to this place may carry a secret: one that can be exchanged at this host goes to that exchange and to no other path.
+    pub(crate) fn may_be_sent(&self, secret: &str, host: &HostName, port: u16, path: &str) -> bool {
+        let here = |exchange: &&Exchange| exchange.hosts.iter().any(|pattern| pattern.matches(host, port));
+        let of_it = |exchange: &&Exchange| exchange.tokens.iter().any(|(_, name)| name == secret);
+        let mut exchanges = self.exchanges.iter().filter(here).filter(of_it).peekable();
+        exchanges.peek().is_none() || exchanges.any(|exchange| exchange.path == path)
     }
 
     /// The first rule that names this host and port.

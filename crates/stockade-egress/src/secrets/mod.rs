@@ -80,6 +80,20 @@ pub type LookUp<'a> = Pin<Box<dyn Future<Output = Result<SecretValue, String>> +
 pub trait Secrets: Send + Sync + 'static {
     /// The value of this secret for this sandbox, now.
     fn value<'a>(&'a self, sandbox: &'a SandboxId, name: &'a str) -> LookUp<'a>;
+
+    /// Keeps values that a server handed out in the place of those known. Where they cannot be kept the answer is not passed on.
+    fn renew(&self, _sandbox: &SandboxId, _renewed: Renewed) -> Result<(), String> {
+        Err("nobody keeps new values".to_owned())
+    }
+}
+
+/// Values that a server handed out.
+#[derive(Debug)]
+pub struct Renewed {
+    /// By the names of their secrets.
+    pub tokens: Vec<(String, SecretValue)>,
+    /// For how many seconds the first is good, where the server says.
+    pub lasts: Option<u64>,
 }
 
 /// No secrets at all.

@@ -11,12 +11,13 @@ use stockade_core::spec::BackendKind;
 use stockade_sandbox::backends::local;
 use stockade_store::settings::{SecretSetting, Settings};
 
+use super::Additions;
 use crate::cli::{EnvFlag, SandboxFlags};
 use crate::failure::Failure;
 
 /// Puts it together.
-pub(super) fn of(flags: &SandboxFlags, settings: &Settings, backend: BackendKind) -> Result<Reach, Failure> {
-    let asked = !flags.allow_hosts.is_empty() || !flags.secrets.is_empty() || flags.learn;
+pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Settings, backend: BackendKind) -> Result<Reach, Failure> {
+    let asked = !flags.allow_hosts.is_empty() || !flags.secrets.is_empty() || flags.learn || !additions.secrets.is_empty();
     if backend == local::KIND {
         // Nothing is kept from any host there, and whoever asked for less is told.
         return if asked { Err(no_wall()) } else { Ok(Reach::default()) };
@@ -45,8 +46,24 @@ pub(super) fn of(flags: &SandboxFlags, settings: &Settings, backend: BackendKind
             }
         }
     }
+    for host in &additions.hosts {
+        if fixed && intersect(std::slice::from_ref(host), &hosts) != [host.clone()] {
+            return Err(Failure::new("agent", format!("the machine's settings do not allow `{host}`, which {} needs", additions.who)));
+        }
+        hosts.push(host.clone());
+    }
+    for secret in &additions.secrets {
+        refuse_plain_variable(flags, &secret.name, &sources)?;
+    }
     let secrets = flags.secrets.iter().map(|binding| SecretUse { name: binding.name().clone(), hosts: binding.hosts().to_vec() });
-    Ok(Reach { secrets: secrets.collect(), hosts: dedup(hosts), unlisted: if flags.learn { Unlisted::Learn } else { Unlisted::Refuse } })
+    Ok(Reach {
+        secrets: secrets.chain(additions.secrets.iter().cloned()).collect(),
+        hosts: dedup(hosts),
+        unlisted: if flags.learn { Unlisted::Learn } else { Unlisted::Refuse },
+        metered: additions.metered.clone(),
+        tokens: additions.tokens,
+        logins: additions.logins.clone(),
+    })
 }
 
 /// A value that is passed as it is would be inside.

@@ -3,6 +3,7 @@
 //! These types hold what was written, parsed and checked one value at a time. They make no decisions, read no
 //! environment and touch no file; `commands/` does the work.
 
+mod agent;
 mod config;
 mod doctor;
 mod flags;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use agent::{AgentArgs, AgentRunArgs, AgentVerb, Detached, GuideArgs, LogsArgs, OneAgent};
 pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use flags::SandboxFlags;
@@ -58,6 +60,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run a program in a fresh sandbox
     Run(Box<RunArgs>),
+    /// Run a whole agent (Claude Code, Codex and others) in a sandbox, its keys outside
+    Agent(Box<AgentArgs>),
     /// Show what the walls enforce, and keep sandboxes that live longer than one command
     Sandbox(Box<SandboxArgs>),
     /// Keep secrets that sandboxes use without ever having them
@@ -118,6 +122,7 @@ enum RunVerb {
 const EXAMPLES: &str = "\
 Examples:
   stockade run -- npm test             run the tests; changes are kept apart
+  stockade agent run -- claude         a whole agent, its key outside
   stockade sandbox                     what the wall on this machine enforces
   stockade doctor                      what is missing, and how to get it
 

@@ -3,32 +3,36 @@
 //! Standard input is the owner's connection: an order comes over it, with the descriptors it needs, and the end of it is the end of
 //! this process. It makes itself undumpable before it reads anything and confines itself before it serves anybody.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use stockade_broker::broker::SandboxLabel;
 use stockade_broker::client::Lookup;
 use stockade_broker::{SecretName, hygiene};
 use stockade_core::id::SandboxId;
-use stockade_core::reach::Unlisted;
+use stockade_core::reach::{Login, Unlisted};
+use stockade_egress::exchange::Exchange;
 use stockade_egress::process::{self, Task, Teller};
 use stockade_egress::rules::learn::Learnt;
 use stockade_egress::rules::{Mode, Rules};
-use stockade_egress::secrets::binding::{Budget, Places};
-use stockade_egress::secrets::{LookUp, NoSecrets};
+use stockade_egress::secrets::binding::{Budget, Place, Places};
+use stockade_egress::secrets::{LookUp, NoSecrets, Renewed};
 use stockade_egress::{Binding, Event, SecretValue, Secrets};
 
 use super::broker::connection;
-use crate::egress::confine;
 use crate::egress::order::{self, Order, Word};
 use crate::egress::record::{Record, Row};
+use crate::egress::{confine, login};
 use crate::failure::Failure;
 
 const STEP: &str = "egress";
+/// What the token is called that others are exchanged for.
+const REFRESH: &str = "refresh_token";
 
 /// Serves until the owner goes.
 pub(crate) fn run() -> Result<ExitCode, Failure> {
@@ -51,25 +55,36 @@ fn serve(owner: &UnixStream) -> Result<(), Failure> {
     let mut next = || passed.next().ok_or_else(missing);
     let (newer, older, guest) = (File::from(next()?), File::from(next()?), next()?);
     let broker = if order.reach.secrets.is_empty() { None } else { Some(next()?) };
+    let logins = order.logins.iter().map(|_| next().map(File::from)).collect::<Result<Vec<_>, _>>()?;
     // Before the first thread: what is confined is this one and those it starts.
     confine::confine(&order.authority, &order.roots).map_err(|error| Failure::from_error(STEP, &error))?;
     let mut teller =
         ToOwner { owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?, record: Record::of_files(newer, older) };
-    let task = task(order, guest, broker, owner)?;
+    let task = task(order, guest, broker, logins, owner)?;
     process::serve(task, &mut teller).map_err(|error| Failure::from_error(STEP, &error))
 }
 
-fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, owner: &UnixStream) -> Result<Task, Failure> {
-    let Order { sandbox, reach, secrets, authority, .. } = order;
+fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>, owner: &UnixStream) -> Result<Task, Failure> {
+    let Order { sandbox, reach, secrets, authority, logins: places, .. } = order;
     if secrets.len() != reach.secrets.len() {
         return Err(Failure::new(STEP, "not every secret has a placeholder"));
     }
     let now = SystemTime::now();
+    // What renews a login travels in bodies, and only to where its answer is looked through.
+    let renews: Vec<SecretName> = reach
+        .logins
+        .iter()
+        .flat_map(|login| &login.tokens)
+        .filter(|token| token.member == REFRESH)
+        .map(|token| token.secret.clone())
+        .collect();
+    let body = |name: &SecretName| if renews.contains(name) { Place::Replace } else { Place::Leave };
+    let exchanges: Vec<Exchange> = reach.logins.iter().map(exchange).collect();
     let bindings = reach.secrets.into_iter().zip(secrets).map(|(secret, substitute)| Binding {
+        places: Places { query: Place::Leave, body: body(&secret.name) },
         name: secret.name.to_string(),
         placeholder: substitute.placeholder,
         hosts: secret.hosts,
-        places: Places::default(),
         budget: Budget {
             expires: substitute.max_seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
             uses: substitute.max_uses,
@@ -77,6 +92,9 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, owner: &UnixStrea
         },
     });
     let mut rules = Rules::of_hosts(reach.hosts);
+    rules.metered = reach.metered;
+    rules.exchanges = exchanges;
+    rules.limits.tokens = reach.tokens;
     rules.mode = match reach.unlisted {
         Unlisted::Refuse => Mode::Enforce,
         Unlisted::Learn => Mode::Learn,
@@ -85,7 +103,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, owner: &UnixStrea
         None => Arc::new(NoSecrets),
         Some(stream) => {
             let lookup = Lookup::connect(UnixStream::from(stream)).map_err(|error| Failure::from_error(STEP, &error))?;
-            Arc::new(FromBroker { lookup })
+            Arc::new(FromBroker { lookup, logins: places.into_iter().zip(logins).collect(), renewed: Mutex::default() })
         }
     };
     Ok(Task {
@@ -99,20 +117,39 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, owner: &UnixStrea
     })
 }
 
-/// Values from the broker.
+/// Where a server renews a login.
+fn exchange(login: &Login) -> Exchange {
+    let tokens = login.tokens.iter().map(|token| (token.member.clone(), token.secret.to_string())).collect();
+    Exchange { hosts: login.hosts.clone(), path: login.path.clone(), tokens }
+}
+
+/// Values from the broker, and newer ones that a server handed out since.
 struct FromBroker {
     lookup: Lookup,
+    logins: Vec<(login::Places, File)>,
+    renewed: Mutex<HashMap<String, SecretValue>>,
 }
 
 impl Secrets for FromBroker {
     fn value<'a>(&'a self, sandbox: &'a SandboxId, name: &'a str) -> LookUp<'a> {
         Box::pin(async move {
+            if let Some(value) = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+                return Ok(value.clone());
+            }
             // The sandbox reads these words: nothing of the machine is in them.
             let unknown = || "it is not there any more".to_owned();
             let name: SecretName = name.parse().map_err(|_| unknown())?;
             let value = self.lookup.value(&SandboxLabel::from(sandbox), &name).await.map_err(|_| unknown())?;
             SecretValue::new(value.expose().to_vec()).map_err(|error| error.to_string())
         })
+    }
+
+    fn renew(&self, _sandbox: &SandboxId, renewed: Renewed) -> Result<(), String> {
+        let holds = |places: &login::Places| renewed.tokens.iter().all(|(name, _)| places.tokens.iter().any(|(known, _)| known == name));
+        let (places, file) = self.logins.iter().find(|(places, _)| holds(places)).ok_or("no login has these tokens")?;
+        // Kept for this sandbox first: the old ones are worthless by now, whether the file can be written or not.
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner).extend(renewed.tokens.iter().cloned());
+        login::write_back(file, places, &renewed, SystemTime::now()).map_err(|error| error.to_string())
     }
 }
 

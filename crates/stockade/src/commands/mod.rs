@@ -1,5 +1,7 @@
 //! The commands, one file per verb. Each takes its arguments and the context, and gives the exit code.
 
+#[cfg(wall)]
+mod agent;
 mod broker;
 mod completions;
 mod config;
@@ -32,6 +34,8 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         #[cfg(wall)]
         Verb::Run(args) => run::run(&args, context),
         #[cfg(wall)]
+        Verb::Agent(args) => agent::run(&args, context),
+        #[cfg(wall)]
         Verb::Sandbox(args) => sandbox::run(&args, context),
         #[cfg(wall)]
         Verb::Doctor(args) => doctor::run(&args, context),
@@ -40,7 +44,7 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         #[cfg(wall)]
         Verb::Egress => egress::run(),
         #[cfg(not(wall))]
-        Verb::Run(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) | Verb::Egress => Err(no_wall::refuse()),
+        Verb::Run(_) | Verb::Agent(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) | Verb::Egress => Err(no_wall::refuse()),
         Verb::Secret(args) => secret::run(&args, context),
         Verb::Broker => broker::run(context),
         Verb::Config(args) => config::run(&args, context),

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
 
 /// Ends here and now, so that the caller has the result, and takes down what is left meanwhile. What fails is found and told by
 /// the next sweep.
-fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
+pub(super) fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
     background::end_while(code, move || {
         let _ = remains.clear();
         let _ = sweep::sweep(&assembled.state, &assembled.runtime, KEEP, sweep::Extent::Directories);
@@ -82,7 +82,11 @@ fn argv(args: &RunArgs) -> Result<Vec<OsString>, Failure> {
 }
 
 /// Chooses where the program's streams lead, and restores the terminal afterwards.
-fn in_streams<T>(spec: &SandboxSpec, context: &Context, act: impl FnOnce(Streams<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+pub(super) fn in_streams<T>(
+    spec: &SandboxSpec,
+    context: &Context,
+    act: impl FnOnce(Streams<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
     refuse_directories(&[stdin, stdout, stderr])?;
@@ -156,7 +160,7 @@ fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Contex
     Ok(code(&done.outcome.ending))
 }
 
-fn files(count: usize) -> String {
+pub(super) fn files(count: usize) -> String {
     format!("{count} {}", if count == 1 { "file" } else { "files" })
 }
 
@@ -173,7 +177,7 @@ pub(crate) fn code(ending: &Ending) -> u8 {
 }
 
 /// Built-in limits that are held in part are said once, not at every run.
-fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, context: &Context) {
+pub(super) fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, context: &Context) {
     let partial: Vec<(&Demand, &str)> = enforcement
         .0
         .iter()
@@ -195,7 +199,7 @@ fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, context: &C
     let _ = std::fs::write(&marker, said.lines().flat_map(|line| [line, "\n"]).chain(names).collect::<String>());
 }
 
-fn result(done: &Done, traffic: &Closed, assembled: &Assembled) -> RunResult {
+pub(super) fn result(done: &Done, traffic: &Closed, assembled: &Assembled) -> RunResult {
     let outcome = &done.outcome;
     let (stdout, stdout_base64) = text_or_base64(&outcome.stdout.bytes);
     let (stderr, stderr_base64) = text_or_base64(&outcome.stderr.bytes);
@@ -244,6 +248,7 @@ pub(crate) fn explain(error: &JobError) -> Failure {
         JobError::Backend(error) => (error.step(), error.hint()),
         JobError::Gate(error) => (error.step.clone(), error.hint.clone()),
         JobError::Connection(_) => ("sandbox".to_owned(), None),
+        JobError::Furnish { .. } => ("files of the agent".to_owned(), None),
         JobError::Layer(error) => ("changes".to_owned(), error.hint().map(str::to_owned)),
         JobError::Keep(_) => ("changes".to_owned(), None),
     };

@@ -16,12 +16,16 @@ use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
 
+use super::login;
+
 /// Another version is another program: the owner executes its own.
 pub(crate) const VERSION: u16 = 1;
 /// The longest order, and the longest word.
 const MAX_BYTES: u32 = 4 << 20;
-/// Events, older events, the sandbox's socket, and the broker's where there are secrets.
-const MAX_DESCRIPTORS: usize = 4;
+/// Events, older events, the sandbox's socket, the broker's where there are secrets, and the files of logins.
+const MAX_DESCRIPTORS: usize = 4 + MAX_LOGINS;
+/// The most logins of one sandbox.
+pub(crate) const MAX_LOGINS: usize = 4;
 
 /// What egress is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +43,9 @@ pub(crate) struct Order {
     pub(crate) authority: PathBuf,
     /// Files that the machine's roots may be in, besides the usual ones.
     pub(crate) roots: Vec<PathBuf>,
+    /// One for each login, in their order.
+    #[serde(default)]
+    pub(crate) logins: Vec<login::Places>,
 }
 
 /// What stands for a secret, and how much of it there is.
@@ -154,6 +161,7 @@ mod tests {
             secrets: vec![Substitute { placeholder: "p".repeat(16), max_uses: Some(1), max_bytes: None, max_seconds: None }],
             authority: "/a".into(),
             roots: Vec::new(),
+            logins: Vec::new(),
         };
         send(&owner, &order, &[owner.as_fd(), egress.as_fd()]).unwrap();
         let (got, descriptors) = receive(&egress).unwrap();

@@ -27,7 +27,7 @@ use stockade_store::settings::{SecretSetting, Settings};
 use super::order::{self, Order, Substitute, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
-use super::{authorities, variables};
+use super::{authorities, login, variables};
 use crate::Context;
 use crate::failure::Failure;
 
@@ -105,9 +105,13 @@ impl<'a> Outlet<'a> {
             secrets: bound.iter().map(|bound| substitute(bound, &settings)).collect(),
             authority,
             roots: self.roots(),
+            logins: self.reach.logins.iter().map(login::Places::from).collect(),
         };
+        let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
+        let logins = self.reach.logins.iter().map(login::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let [newer, older] = record.files();
         let passed = [newer.as_fd(), older.as_fd(), outside.as_fd()].into_iter().chain(lookup.as_ref().map(|stream| stream.as_fd()));
+        let passed = passed.chain(logins.iter().map(|file| file.as_fd()));
         let said = order::send(&egress.connection, &order, &passed.collect::<Vec<_>>()).and_then(|()| {
             egress.connection.set_read_timeout(Some(PATIENCE))?;
             order::hear(&egress.connection)
@@ -143,9 +147,14 @@ impl<'a> Outlet<'a> {
         }
         let mut unfit = None;
         let mut wishes = Vec::new();
+        let mut logged_in: Vec<(SecretName, SecretValue)> = self.reach.logins.iter().flat_map(login::tokens).collect();
         for secret in &self.reach.secrets {
             let binding = SecretBinding::new(secret.name.clone(), secret.hosts.iter().cloned());
             let binding = binding.map_err(|error| Failure::from_error("secret", &error))?;
+            if let Some(at) = logged_in.iter().position(|(name, _)| *name == secret.name) {
+                wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1) });
+                continue;
+            }
             let caller = match self.value_of_caller(&secret.name, settings) {
                 Ok(value) => value,
                 Err(failure) => {

@@ -51,6 +51,31 @@ pub(crate) struct Row {
     pub(crate) reason: Option<String>,
     /// The narrowest flag that would allow it.
     pub(crate) change: Option<String>,
+    /// What the answer of a model says was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Usage>,
+}
+
+/// What one answer of a model came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// The model, where the answer names it.
+    pub(crate) model: Option<String>,
+    /// Tokens read anew.
+    pub(crate) input: u64,
+    /// Tokens written.
+    pub(crate) output: u64,
+    /// Tokens read from a cache.
+    pub(crate) cache_read: u64,
+    /// Tokens put into a cache.
+    pub(crate) cache_write: u64,
+}
+
+impl From<&stockade_egress::Usage> for Usage {
+    fn from(usage: &stockade_egress::Usage) -> Self {
+        let stockade_egress::Usage { model, input, output, cache_read, cache_write } = usage.clone();
+        Self { model, input, output, cache_read, cache_write }
+    }
 }
 
 impl From<&Event> for Row {
@@ -73,6 +98,7 @@ impl From<&Event> for Row {
             duration_ms: u64::try_from(event.duration.as_millis()).unwrap_or(u64::MAX),
             reason: event.reason.clone(),
             change: event.change.clone(),
+            usage: event.usage.as_ref().map(Usage::from),
         }
     }
 }
@@ -177,6 +203,7 @@ mod tests {
             duration_ms: 2,
             reason: None,
             change: None,
+            usage: None,
         }
     }
 

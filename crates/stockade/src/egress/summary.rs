@@ -85,6 +85,7 @@ mod tests {
             duration_ms: 0,
             reason: reason.map(str::to_owned),
             change: change.map(str::to_owned),
+            usage: None,
         }
     }
 

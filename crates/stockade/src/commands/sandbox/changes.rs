@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// Remembers the digest of what `diff` showed last.
 const SHOWN: &str = "shown";
 
-pub(super) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failure> {
+pub(in crate::commands) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     while_frozen(&found, context, || {
         let (layer, changes) = changes(&found)?;
@@ -48,7 +48,7 @@ pub(super) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
+pub(in crate::commands) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     let lock = if found.alive { None } else { sandboxes(context)?.take_over(&found) };
     if !found.alive && lock.is_none() {

@@ -1,6 +1,6 @@
 //! `stockade sandbox`: the walls, and sandboxes that live longer than one command.
 
-mod changes;
+pub(super) mod changes;
 mod create;
 mod exec;
 mod files;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &SandboxArgs, context: &Context) -> Result<ExitCode, Fai
 }
 
 /// All sandboxes of this person.
-fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
+pub(super) fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
     Sandboxes::open(&context.places()?.state).map_err(|e| state_failure(&e))
 }
 
@@ -53,7 +53,7 @@ fn find(reference: &SandboxRef, context: &Context) -> Result<Found, Failure> {
     sandboxes(context)?.find(reference.as_str()).map_err(|e| state_failure(&e))
 }
 
-fn state_failure(error: &StateError) -> Failure {
+pub(super) fn state_failure(error: &StateError) -> Failure {
     let failure = Failure::from_error("state", error);
     match error {
         StateError::Unknown(_) | StateError::Ambiguous(_) => failure.with_hint("stockade sandbox list"),

@@ -1,0 +1,348 @@
+//! `agent run`: an agent in a fresh sandbox, from its profile to its summary.
+//!
+//! ```text
+//! profile ─▶ keys, program, settings of its own ─▶ [ sandbox: home furnished, agent runs, usage watched ] ─▶ summary
+//! ```
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stockade_core::limits::Limit;
+use stockade_core::path::SafePath;
+use stockade_core::spec::{Mount, MountMode};
+use stockade_sandbox::drive::{Ending, Streams};
+use stockade_sandbox::gate::Gate;
+use stockade_sandbox::once::{self, Done, Extras, Furnish, HomeFile, Job, Killed, OnSuccess};
+use stockade_sandbox::signals::Signals;
+use stockade_sandbox::state::{Kind, Owned, Record};
+use stockade_sandbox::workspace::locate;
+use stockade_store::places::Places;
+use stockade_store::settings::{Price, Settings};
+
+use super::super::run::{SIGNALS, code, end, explain, files, in_streams, mention_partial, result};
+use super::super::sandbox::{sandboxes, state_failure};
+use super::detach::{self, Background};
+use crate::Context;
+use crate::agent::budget::{Budget, Spent, Watcher};
+use crate::agent::furniture::Furniture;
+use crate::agent::profile::{self, Profile};
+use crate::agent::roll::{self, Agent, Branch, Roll};
+use crate::agent::summary::Traffic;
+use crate::agent::{keys, program, worktree};
+use crate::assemble::{self, Additions, Assembled};
+use crate::cli::AgentRunArgs;
+use crate::egress::outlet::Closed;
+use crate::egress::{Outlet, summary};
+use crate::failure::Failure;
+
+/// After this much more than its time an agent is killed, whatever it was asked.
+const LAST_CHANCE: Duration = Duration::from_secs(5);
+
+pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Failure> {
+    if args.detach {
+        return detach::start(context);
+    }
+    let prepared = Prepared::new(args, context)?;
+    let Prepared { profile, assembled, furniture, prices, .. } = &prepared;
+    assemble::warn_if_local(assembled.backend.as_ref(), context);
+    for what in furniture.iter().flat_map(|furniture| &furniture.left_out) {
+        context.printer.note(format!("left outside: {what}"));
+    }
+    if profile.name != profile::GENERIC && assembled.reach.secrets.is_empty() {
+        let names: Vec<&str> = profile.keys.iter().map(|key| key.variable.as_str()).collect();
+        context.printer.note(format!("no key for {} was found; set one of {}, or stockade secret set it", profile.title, names.join(", ")));
+    }
+    let (owned, agent) = enter(args, &prepared, context)?;
+    let directory = Roll::open(context)?.enter(&agent)?;
+    let ran = drive(args, &prepared, owned, &directory, context);
+    let (done, traffic, spent, remains) = match ran {
+        Ok(ran) => ran,
+        Err(failure) => {
+            // Whoever lists agents sees that this one never ran.
+            let _ = roll::finish(&directory, &failure.to_json());
+            return Err(failure);
+        }
+    };
+    let traffic_summary = Traffic::of(&traffic.rows);
+    let value = described(&agent, &done, &traffic, spent, &traffic_summary, prices, assembled);
+    let _ = roll::finish(&directory, &without_output(value.clone()));
+    let code = finish(&done, &traffic, spent, &traffic_summary, &value, &prepared, context).unwrap_or_else(|failure| {
+        context.printer.failure(&failure);
+        failure.kind.code()
+    });
+    end(code, remains, prepared.assembled)
+}
+
+/// Everything that is known before the sandbox has its directory.
+struct Prepared {
+    profile: Profile,
+    assembled: Assembled,
+    furniture: Option<Furniture>,
+    prices: Vec<Price>,
+    budget: Budget,
+    branch: Option<Branch>,
+}
+
+impl Prepared {
+    fn new(args: &AgentRunArgs, context: &Context) -> Result<Self, Failure> {
+        let places = context.places()?;
+        let cwd = context.environment.current_dir()?;
+        let argv0 = args.program.first().filter(|name| !name.is_empty());
+        let argv0 = argv0.ok_or_else(|| Failure::new("arguments", "the agent's name is empty"))?;
+        let profile = profile::choose(args.profile.as_deref(), Path::new(argv0))?;
+        let outside = keys::directory(&profile, &places.home, context);
+        let granted = keys::look(&profile, &args.sandbox, outside.as_deref(), &args.program, context)?;
+        let branch = branch(args, cwd, places)?;
+        let additions = Additions {
+            workspace: branch.as_ref().map(|branch| branch.worktree.clone()),
+            who: profile.title.clone(),
+            hosts: granted.hosts,
+            secrets: granted.secrets,
+            metered: granted.metered,
+            tokens: args.budget_tokens,
+            logins: granted.logins,
+            variables: granted.variables,
+        };
+        let mut assembled = assemble::assemble_with(&args.sandbox, &additions, context)?;
+        let workspace = assembled.spec.workspace.path.as_path().to_owned();
+        if let Some(branch) = &branch {
+            add_mount(&mut assembled, &branch.objects);
+        }
+        for directory in installed(argv0, &assembled, cwd, &workspace) {
+            add_mount(&mut assembled, &directory);
+        }
+        let furniture = outside.zip(profile.directory.as_ref()).map(|(outside, directory)| {
+            let usual = places.home.join(&directory.path);
+            let inside = assembled.spec.home.as_path().join(&directory.path);
+            if let Some(name) = &directory.variable {
+                let environment = &mut assembled.spec.env;
+                environment.retain(|(known, _)| known != name);
+                environment.push((name.clone(), inside.clone().into_os_string()));
+                environment.sort();
+            }
+            Furniture::gather(&profile, &outside, &usual, &inside, &workspace).with_logins(&assembled.reach.logins)
+        });
+        let settings = Settings::load(places, Some(&workspace)).map_err(|error| Failure::from_error("settings", &error))?;
+        let prices = settings.prices().value;
+        if args.budget_usd.is_some() && prices.is_empty() {
+            return Err(Failure::new("arguments", "`--budget-usd` needs prices, and the settings have none")
+                .with_hint("stockade config set agent.prices '{\"claude-sonnet\": {\"input\": 3, \"output\": 15}}'"));
+        }
+        // Asked to end in time, and killed only if it does not.
+        let time = assembled.spec.limits.time.map(|limit| limit.value);
+        if let Some(limit) = &mut assembled.spec.limits.time {
+            *limit = Limit { value: limit.value.saturating_add(LAST_CHANCE), origin: limit.origin };
+        }
+        let budget = Budget { tokens: args.budget_tokens, dollars: args.budget_usd, time };
+        Ok(Self { profile, assembled, furniture, prices, budget, branch })
+    }
+}
+
+/// A tree of the agent's own, where one is wanted.
+fn branch(args: &AgentRunArgs, cwd: &Path, places: &Places) -> Result<Option<Branch>, Failure> {
+    let Some(name) = args.name.as_ref().filter(|_| args.worktree) else { return Ok(None) };
+    let located = locate::locate(cwd, None, &places.home).map_err(|error| Failure::from_error("workspace", &error))?;
+    worktree::make(located.path.as_path(), name.as_str()).map(Some)
+}
+
+/// The directories that hold the agent's program.
+fn installed(argv0: &OsString, assembled: &Assembled, cwd: &Path, workspace: &Path) -> Vec<PathBuf> {
+    let found = program::find(argv0, &assembled.spec.path_dirs, cwd);
+    found.map(|found| program::directories(&found, &assembled.home, workspace)).unwrap_or_default()
+}
+
+fn add_mount(assembled: &mut Assembled, directory: &Path) {
+    let Ok(path) = SafePath::new(directory) else { return };
+    if !assembled.spec.mounts.iter().any(|mount| mount.guest == path) {
+        assembled.spec.mounts.push(Mount { host: path.clone(), guest: path, mode: MountMode::Ro });
+    }
+}
+
+/// Makes the sandbox's directory, under its name, and says who the agent is.
+fn enter(args: &AgentRunArgs, prepared: &Prepared, context: &Context) -> Result<(Owned, Agent), Failure> {
+    let sandboxes = sandboxes(context)?;
+    let names = args.name.as_ref().map(|_| sandboxes.lock_names()).transpose().map_err(|e| state_failure(&e))?;
+    if let Some(name) = &args.name {
+        sandboxes.check_name(name).map_err(|e| state_failure(&e))?;
+    }
+    let owned = sandboxes.create().map_err(|e| state_failure(&e))?;
+    let spec = &prepared.assembled.spec;
+    let workspace = spec.workspace.path.as_path();
+    let mut record = Record::new(owned.id.clone(), Kind::Run, prepared.assembled.backend.kind().name(), workspace, spec.workspace.mode);
+    record.name.clone_from(&args.name);
+    owned.write_record(&record).map_err(|e| state_failure(&e))?;
+    drop(names);
+    let mut agent = Agent::new(owned.id.clone(), args.name.clone(), &prepared.profile.name, workspace);
+    agent.branch.clone_from(&prepared.branch);
+    agent.command = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Ok((owned, agent))
+}
+
+type Ran = (Done, Closed, Option<Spent>, once::Remains);
+
+/// Runs it to its end.
+fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, context: &Context) -> Result<Ran, Failure> {
+    let assembled = &prepared.assembled;
+    let background = args.detached.map(|how| Background::new(how, &assembled.runtime, &owned.id, place)).transpose()?;
+    // Signals wait from here on: what arrives while the sandbox starts reaches the agent.
+    let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
+    let outlet = Outlet::of(&assembled.reach, &assembled.given, context);
+    let job = Job {
+        backend: assembled.backend.as_ref(),
+        spec: &assembled.spec,
+        state: &assembled.state,
+        runtime: &assembled.runtime,
+        home: &assembled.home,
+        toolchain_roots: &assembled.toolchain_roots,
+        argv: &args.program,
+        on_success: if args.sandbox.apply { OnSuccess::Apply } else { OnSuccess::Keep },
+        gate: outlet.as_ref().map(|outlet| outlet as &dyn Gate),
+    };
+    let watcher = Watcher::default();
+    let directory = owned.directory.clone();
+    let run = |streams: Streams<'_>| {
+        let id = owned.id.clone();
+        let announced = Announced {
+            furniture: prepared.furniture.as_ref(),
+            ready: &|| {
+                if args.detached.is_some() {
+                    detach::ready(&id, context);
+                }
+            },
+        };
+        let extras = Extras { owned: Some(owned), name: args.name.clone(), furniture: Some(&announced), killed: Killed::Keeps };
+        let act = || once::run_with(&job, extras, streams, Some(&signals)).map_err(|e| explain(&e));
+        watcher.around(&prepared.budget, &prepared.prices, &directory, act)
+    };
+    let ran = match &background {
+        Some(background) => background.around(run),
+        None => in_streams(&assembled.spec, context, run),
+    };
+    let traffic = outlet.map(|outlet| outlet.close()).unwrap_or_default();
+    let (done, remains) = ran?;
+    // One that ended by itself in the same moment was not ended.
+    let spent = watcher.spent().filter(|_| done.outcome.ending != Ending::Code(0));
+    Ok((done, traffic, spent, remains))
+}
+
+/// Says that the sandbox stands when its home is furnished: that is right before the agent starts.
+struct Announced<'a> {
+    furniture: Option<&'a Furniture>,
+    ready: &'a dyn Fn(),
+}
+
+impl Furnish for Announced<'_> {
+    fn files(&self, way_out: &[(String, OsString)]) -> Vec<HomeFile> {
+        (self.ready)();
+        self.furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default()
+    }
+}
+
+/// The object of `--json`, which is also kept on the roll.
+fn described(
+    agent: &Agent,
+    done: &Done,
+    traffic: &Closed,
+    spent: Option<Spent>,
+    summary: &Traffic,
+    prices: &[Price],
+    assembled: &Assembled,
+) -> Value {
+    let mut value = serde_json::to_value(result(done, traffic, assembled)).unwrap_or(Value::Null);
+    let more = json!({ "agent": agent.profile, "name": agent.name });
+    if let Value::Object(members) = &mut value {
+        for part in [more, summary.json(prices)] {
+            if let Value::Object(part) = part {
+                members.extend(part);
+            }
+        }
+        if let Some(spent) = spent {
+            members.insert("limit".into(), spent.word().into());
+            members.insert("timed_out".into(), (spent == Spent::Time).into());
+            members.insert("exit_code".into(), Value::Null);
+        }
+    }
+    value
+}
+
+/// What is kept: not what the agent printed, which may be long.
+fn without_output(mut value: Value) -> Value {
+    if let Value::Object(members) = &mut value {
+        for name in ["stdout", "stderr", "stdout_base64", "stderr_base64"] {
+            members.remove(name);
+        }
+    }
+    value
+}
+
+/// Says what is to be said and gives the exit code.
+fn finish(
+    done: &Done,
+    traffic: &Closed,
+    spent: Option<Spent>,
+    sum: &Traffic,
+    value: &Value,
+    prepared: &Prepared,
+    context: &Context,
+) -> Result<u8, Failure> {
+    if let Ending::NotStarted { missing, message } = &done.outcome.ending {
+        let failure = if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) };
+        return Err(if *missing { failure.with_hint("is the agent installed, and is its directory in PATH?") } else { failure });
+    }
+    let printer = &context.printer;
+    for (step, micros) in &done.steps {
+        printer.detail(format!("{step}: {micros} µs"));
+    }
+    done.notes.iter().for_each(|note| printer.note(note.as_str()));
+    mention_partial(&done.enforcement, &prepared.assembled, context);
+    if printer.is_json() {
+        printer.json(value)?;
+    }
+    summary::tell(traffic, context);
+    done.violations.iter().for_each(|violation| printer.warning(violation.as_str()));
+    match (spent, &done.outcome.ending) {
+        (Some(Spent::Tokens), _) => printer.warning("the budget of tokens was used up; the agent was ended"),
+        (Some(Spent::Dollars), _) => printer.warning("the budget of dollars was used up; the agent was ended"),
+        (Some(Spent::Time), _) | (None, Ending::TimedOut) => printer.warning("the time limit was reached; the agent was ended"),
+        (None, Ending::Limit(demand)) => printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed")),
+        (None, Ending::Code(_) | Ending::Signal(_) | Ending::NotStarted { .. }) => {}
+    }
+    let seconds = done.outcome.duration.as_secs_f64();
+    printer.note(format!("{} {} after {seconds:.1} s", prepared.profile.title, ended(&done.outcome.ending)));
+    sum.lines(&prepared.prices).into_iter().for_each(|line| printer.note(line));
+    if done.applied > 0 {
+        printer.note(format!("{} applied", files(done.applied)));
+    }
+    if let Some(branch) = &prepared.branch {
+        let name = branch.name.trim_start_matches("stockade/");
+        let tree = stockade_core::escape::escape(&branch.worktree.to_string_lossy());
+        printer.note(format!("its branch is {} in {tree}: stockade agent diff {name} · apply {name}", branch.name));
+        return Ok(exit_code(spent, &done.outcome.ending));
+    }
+    match done.kept {
+        Some(left) => printer.note(format!("{} changed: stockade agent diff {id} · apply {id}", files(left), id = done.id)),
+        None if done.applied == 0 => printer.note("nothing changed in the workspace"),
+        None => {}
+    }
+    Ok(exit_code(spent, &done.outcome.ending))
+}
+
+fn exit_code(spent: Option<Spent>, ending: &Ending) -> u8 {
+    match spent {
+        Some(Spent::Time) => 124,
+        Some(Spent::Tokens | Spent::Dollars) => 137,
+        None => code(ending),
+    }
+}
+
+fn ended(ending: &Ending) -> String {
+    match ending {
+        Ending::Code(code) => format!("ended with code {code}"),
+        Ending::Signal(signal) => format!("was ended by signal {signal}"),
+        Ending::TimedOut | Ending::Limit(_) => "was ended".to_owned(),
+        Ending::NotStarted { .. } => "did not start".to_owned(),
+    }
+}
