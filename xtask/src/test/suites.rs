@@ -8,10 +8,11 @@ use super::{Extent, Passed, Suite, packages};
 use crate::failure::Failure;
 use crate::process::{self, Watched};
 use crate::workspace::Workspace;
-use crate::{deny, docs, terminal, tidy};
+use crate::{agents, deny, docs, terminal, tidy};
 
 pub(super) const ALL: &[Suite] = &[
     Suite { name: "packages", extent: Extent::Fast, check: |_| packages::ensure().map(Passed::from) },
+    Suite { name: "agents", extent: Extent::Fast, check: installed_agents },
     Suite { name: "format", extent: Extent::Fast, check: format },
     Suite { name: "tidy", extent: Extent::Fast, check: |workspace| tidy::run(workspace).map(Passed::from) },
     Suite { name: "lints", extent: Extent::Fast, check: lints },
@@ -21,6 +22,11 @@ pub(super) const ALL: &[Suite] = &[
     Suite { name: "reference", extent: Extent::Full, check: |workspace| docs::run(workspace, docs::Mode::Check).map(Passed::from) },
     Suite { name: "supply chain", extent: Extent::Full, check: |workspace| deny::run(workspace).map(Passed::from) },
 ];
+
+/// The agents that tests drive; installed first, so that a run without them fails at once.
+fn installed_agents(workspace: &Workspace) -> Result<Passed, Failure> {
+    agents::install(workspace).map(|path| Passed::from(format!("in {}", path.display())))
+}
 
 fn format(workspace: &Workspace) -> Result<Passed, Failure> {
     process::run(workspace.cargo().args(["fmt", "--all", "--check"]))?;
@@ -55,7 +61,7 @@ fn tests(workspace: &Workspace) -> Result<Passed, Failure> {
         command.args(["test", "--locked", "--workspace", "--profile", "ci", "--no-fail-fast", "--lib", "--bins", "--tests"]);
         Watched::Stdout
     };
-    command.env("STOCKADE_TEST_BINARY", stage.binary());
+    command.env("STOCKADE_TEST_BINARY", stage.binary()).env("STOCKADE_TEST_AGENTS", stage.agents());
     counted(&mut command, watched)
 }
 
@@ -75,7 +81,7 @@ fn counted(command: &mut std::process::Command, watched: Watched) -> Result<Pass
     }
 }
 
-/// The built binary in a directory that every user can reach, for tests that become an ordinary user: the target directory
+/// The built binary and the agents in a directory that every user can reach, for tests that become an ordinary user: the target directory
 /// may lie below a home that only its owner can enter. Removed when dropped.
 struct Stage {
     directory: PathBuf,
@@ -91,7 +97,19 @@ impl Stage {
         std::fs::copy(workspace.binary(), &binary).map_err(Failure::io("copy the built binary to", &binary))?;
         make_reachable(&binary)?;
         make_reachable(&stage.directory)?;
+        // Links where the cache is on the same file system, and copies elsewhere; hundreds of megabytes.
+        let agents = agents::install(workspace)?;
+        let linked = process::run(&mut copy_tree("-al", &agents, &stage.agents()));
+        if linked.is_err() {
+            process::run(&mut copy_tree("-a", &agents, &stage.agents()))?;
+        }
+        make_reachable(&stage.agents())?;
         Ok(stage)
+    }
+
+    /// The agents, where every user can reach them.
+    fn agents(&self) -> PathBuf {
+        self.directory.join("agents")
     }
 
     fn binary(&self) -> PathBuf {
@@ -105,6 +123,12 @@ impl Drop for Stage {
             eprintln!("cannot remove `{}`: {error}", self.directory.display());
         }
     }
+}
+
+fn copy_tree(how: &str, from: &Path, to: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new("cp");
+    command.arg(how).arg("--no-target-directory").arg(from).arg(to);
+    command
 }
 
 fn make_reachable(path: &Path) -> Result<(), Failure> {

@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, reason = "tests")]
 
 #[cfg(target_os = "linux")]
+mod agents;
+#[cfg(target_os = "linux")]
 mod created;
 #[cfg(target_os = "linux")]
 mod egress;

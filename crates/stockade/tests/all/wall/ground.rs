@@ -273,18 +273,27 @@ pub(crate) fn finish_with(command: &mut Command, stdin: &[u8]) -> Outcome {
     ended(child)
 }
 
+/// Runs a command that may take so long.
+pub(crate) fn finish_within(command: &mut Command, patience: Duration) -> Outcome {
+    ended_within(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"), patience)
+}
+
 /// Waits for the end of a program that was started with pipes.
-pub(crate) fn ended(mut child: Child) -> Outcome {
+pub(crate) fn ended(child: Child) -> Outcome {
+    ended_within(child, PATIENCE)
+}
+
+fn ended_within(mut child: Child, patience: Duration) -> Outcome {
     let stdout = child.stdout.take().map(reader);
     let stderr = child.stderr.take().map(reader);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     let status = loop {
         if let Some(status) = child.try_wait().expect("waited") {
             break status;
         }
         if Instant::now() > end {
             child.kill().expect("killed");
-            panic!("no end after {PATIENCE:?}: {child:?}");
+            panic!("no end after {patience:?}: {child:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
     };
