@@ -35,17 +35,27 @@ pub(crate) enum Opened {
 
 /// Plays the role that the words name.
 pub(crate) fn play(words: &[String]) -> Result<(), String> {
+    let (open, closed) = tokio::sync::oneshot::channel::<()>();
     // Whoever started this is gone when its end of the pipe is.
-    std::thread::spawn(|| {
+    std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        std::process::exit(0);
+        drop(open);
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(said)?;
+    runtime.block_on(async {
+        tokio::select! {
+            served = serve(words) => served,
+            _ = closed => Ok(()),
+        }
+    })
+}
+
+async fn serve(words: &[String]) -> Result<(), String> {
     match words {
-        [role, directory] if role == "server" => runtime.block_on(server::serve(Path::new(directory))),
+        [role, directory] if role == "server" => server::serve(Path::new(directory)).await,
         [role, directory, port, opened] if role == "egress" => {
             let opened = if opened == "pass" { Opened::Pass } else { Opened::Inspect };
-            runtime.block_on(egress::serve(Path::new(directory), port.parse().map_err(said)?, opened))
+            egress::serve(Path::new(directory), port.parse().map_err(said)?, opened).await
         }
         _ => Err("no such role".to_owned()),
     }
