@@ -91,7 +91,7 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-broker", "stockade-core", "stockade-egress", "stockade-sandbox", "stockade-store"],
         may_not_use: &["tokio"],
     },
-    Direction { name: "benches", may_use: &["stockade-core", "stockade-sandbox"], may_not_use: &["criterion", "clap", "tokio"] },
+    Direction { name: "benches", may_use: &["stockade-core", "stockade-egress", "stockade-sandbox"], may_not_use: &["criterion", "clap"] },
     Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },
     // Knows Stockade only as a program, as people do.
