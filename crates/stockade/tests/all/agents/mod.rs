@@ -7,6 +7,7 @@
 
 mod background;
 mod hostile;
+mod inside;
 mod login;
 mod real;
 mod small;

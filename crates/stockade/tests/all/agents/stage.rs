@@ -77,10 +77,18 @@ impl Stage {
     pub(super) fn command(&self, flags: &[&str], argv: &[&str]) -> Command {
         let words: Vec<&str> = [&["agent", "run"], flags, &["--"], argv].concat();
         let mut command = self.stockade(words);
-        command.env("PATH", format!("{}:{PATH}", agents().join("node_modules/.bin").display()));
-        command.env("ANTHROPIC_API_KEY", KEY).env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.port));
-        command.env("MODEL_KEY", KEY);
+        command.envs(self.variables());
         command
+    }
+
+    /// What is in the environment of whoever runs an agent.
+    pub(super) fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("PATH", format!("{}:{PATH}", agents().join("node_modules/.bin").display())),
+            ("ANTHROPIC_API_KEY", KEY.to_owned()),
+            ("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.port)),
+            ("MODEL_KEY", KEY.to_owned()),
+        ]
     }
 
     /// Runs an agent to its end.

@@ -1,6 +1,8 @@
 //! A program whose caller sits at a terminal has one too.
 
-use super::ground::finish;
+use std::time::Duration;
+
+use super::ground::{finish, finish_within};
 use super::{Ground, as_both};
 
 /// Runs the program on a terminal of its own; `act` is Python that sees the controlling side as `fd`, and helpers.
@@ -8,9 +10,9 @@ const DRIVER: &str = r"
 import fcntl, os, pty, select, signal, struct, sys, termios, time
 def size(rows, columns): fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
 seen = b''
-def until(word):
+def until(word, patience=20):
     global seen
-    end = time.monotonic() + 20
+    end = time.monotonic() + patience
     while word not in seen:
         if time.monotonic() > end: raise SystemExit(f'never saw {word}: {seen}')
         if select.select([fd], [], [], 0.1)[0]:
@@ -60,9 +62,15 @@ fn on_terminal(ground: &Ground, script: &str, act: &str) -> String {
 
 /// The same for `stockade` with any words.
 pub(crate) fn stockade_on_terminal(ground: &Ground, words: &[&str], act: &str) -> String {
+    stockade_on_terminal_with(ground, &[], words, act)
+}
+
+/// The same with more in the caller's environment.
+pub(crate) fn stockade_on_terminal_with(ground: &Ground, variables: &[(&str, &str)], words: &[&str], act: &str) -> String {
     let mut command = ground.outside("/usr/bin/python3");
     command.arg("-c").arg(format!("{DRIVER}{act}{END}")).arg(&ground.binary).args(words);
-    let outcome = finish(command.env("TERM", "xterm"));
+    // A real agent may take longer to begin than anything of ours.
+    let outcome = finish_within(command.env("TERM", "xterm").envs(variables.iter().copied()), Duration::from_mins(3));
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     outcome.stdout
 }
