@@ -1,5 +1,6 @@
 //! `sandbox diff`, `apply` and `discard`: what a sandbox changed in the workspace.
 
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -13,7 +14,7 @@ use stockade_sandbox::workspace::layer::Layer;
 use stockade_sandbox::workspace::plan::Plan;
 
 use super::super::run::explain;
-use super::{connect, file_failure, find, sandboxes, state_failure};
+use super::{LOOK, LOOKS, connect, file_failure, find, sandboxes, state_failure};
 use crate::Context;
 use crate::cli::{ApplyArgs, DiffArgs, OneSandbox};
 use crate::failure::Failure;
@@ -50,11 +51,23 @@ pub(in crate::commands) fn diff(args: &DiffArgs, context: &Context) -> Result<Ex
 
 pub(in crate::commands) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
-    let lock = if found.alive { None } else { sandboxes(context)?.take_over(&found) };
+    let lock = if found.alive { None } else { take_over(&found, context)? };
     if !found.alive && lock.is_none() {
         return Err(Failure::new("apply", format!("somebody else is applying or removing sandbox {} just now", found.record.id)));
     }
     while_frozen(&found, context, || apply_frozen(args, &found, context))
+}
+
+/// Takes a sandbox that nobody owns; whoever only looks whether somebody does is waited for.
+fn take_over(found: &Found, context: &Context) -> Result<Option<OwnedFd>, Failure> {
+    let sandboxes = sandboxes(context)?;
+    let looks = (0..LOOKS).find_map(|look| {
+        if look > 0 {
+            std::thread::sleep(LOOK);
+        }
+        sandboxes.take_over(found)
+    });
+    Ok(looks)
 }
 
 fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<ExitCode, Failure> {

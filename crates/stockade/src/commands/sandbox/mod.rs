@@ -10,10 +10,11 @@ mod network;
 mod status;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use stockade_sandbox::files::FileError;
 use stockade_sandbox::keeper::Remote;
-use stockade_sandbox::state::{Found, Sandboxes, StateError};
+use stockade_sandbox::state::{Found, Kind, Sandboxes, StateError};
 
 use crate::Context;
 use crate::cli::{SandboxArgs, SandboxRef, SandboxVerb};
@@ -48,9 +49,23 @@ pub(super) fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
     Sandboxes::open(&context.places()?.state).map_err(|e| state_failure(&e))
 }
 
-/// One sandbox by id or name.
+/// How often, and after how long each time, a run that seems to go on is looked at again.
+const LOOKS: usize = 20;
+const LOOK: Duration = Duration::from_millis(25);
+
+/// One sandbox by id or name. What a run left seems to belong to somebody for a moment while others look whether it does, as that run's own
+/// clearing up does after it has ended; so it is looked at again before that is believed.
 fn find(reference: &SandboxRef, context: &Context) -> Result<Found, Failure> {
-    sandboxes(context)?.find(reference.as_str()).map_err(|e| state_failure(&e))
+    let sandboxes = sandboxes(context)?;
+    let mut found = sandboxes.find(reference.as_str()).map_err(|e| state_failure(&e))?;
+    for _ in 0..LOOKS {
+        if !found.alive || found.record.kind != Kind::Run {
+            break;
+        }
+        std::thread::sleep(LOOK);
+        found = sandboxes.find(reference.as_str()).map_err(|e| state_failure(&e))?;
+    }
+    Ok(found)
 }
 
 pub(super) fn state_failure(error: &StateError) -> Failure {
@@ -74,7 +89,7 @@ fn connect(found: &Found, context: &Context) -> Result<Remote, Failure> {
         return Err(Failure::new("sandbox", format!("sandbox {id} has ended; only its changes are kept"))
             .with_hint(format!("stockade sandbox diff {id} · apply · discard")));
     }
-    if found.record.kind == stockade_sandbox::state::Kind::Run {
+    if found.record.kind == Kind::Run {
         return Err(Failure::new("sandbox", format!("sandbox {id} belongs to a `stockade run` that is still going on")));
     }
     Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e))
