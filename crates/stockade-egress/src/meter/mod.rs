@@ -35,7 +35,7 @@ impl Usage {
 
 /// Reads one answer.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     form: Form,
     scanner: Scanner,
 }
@@ -68,7 +68,11 @@ impl Meter {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return None;
         }
-        let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        Self::of_kind(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)
+    }
+
+    /// A meter for a body of this kind (`Content-Type`).
+    pub fn of_kind(kind: &str) -> Option<Self> {
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let form = if kind.eq_ignore_ascii_case("text/event-stream") {
             Form::Events(Line::Name(0))
@@ -81,7 +85,7 @@ impl Meter {
     }
 
     /// Looks at the next piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) {
+    pub fn push(&mut self, piece: &[u8]) {
         let Form::Events(mut line) = self.form else {
             for byte in piece {
                 self.scanner.push(*byte);
@@ -112,7 +116,7 @@ impl Meter {
     }
 
     /// What the answer stated; `None` where it stated nothing.
-    pub(crate) fn usage(&self) -> Option<Usage> {
+    pub fn usage(&self) -> Option<Usage> {
         self.scanner.usage()
     }
 }

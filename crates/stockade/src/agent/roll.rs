@@ -18,6 +18,7 @@ use stockade_core::id::{SandboxId, SandboxName};
 use stockade_sandbox::state::KEEP;
 use stockade_store::private_dir::ensure_private_dir;
 
+use super::attendant::socket_path;
 use crate::Context;
 use crate::failure::Failure;
 
@@ -84,14 +85,17 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Roll {
     root: PathBuf,
+    /// Where sockets are.
+    runtime: PathBuf,
 }
 
 impl Roll {
     /// Uses (and makes) `<state>/agents`.
     pub(crate) fn open(context: &Context) -> Result<Self, Failure> {
-        let root = context.places()?.state.join("agents");
+        let places = context.places()?;
+        let root = places.state.join("agents");
         ensure_private_dir(&root).map_err(|error| Failure::from_error("agents", &error))?;
-        Ok(Self { root })
+        Ok(Self { root, runtime: places.runtime.clone() })
     }
 
     /// Enters an agent that begins.
@@ -125,6 +129,10 @@ impl Roll {
     fn forget_old(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for entry in self.list() {
+            if !entry.is_running() {
+                // One that was killed could not do so itself.
+                let _ = std::fs::remove_file(socket_path(&self.runtime, &entry.agent.id));
+            }
             let age = now.saturating_sub(Duration::from_secs(u64::try_from(entry.agent.started).unwrap_or_default()));
             if age > KEEP && !entry.is_running() {
                 // What cannot be removed now is tried again by the next.
@@ -199,7 +207,7 @@ mod tests {
     #[test]
     fn who_enters_is_found_by_name_and_id() {
         let directory = tempfile::tempdir().unwrap();
-        let roll = Roll { root: directory.path().to_owned() };
+        let roll = Roll { root: directory.path().to_owned(), runtime: directory.path().to_owned() };
         let agent = |random: u32, name: &str| {
             Agent::new(SandboxId::from_parts(u64::from(random), random), name.parse().ok(), "claude", Path::new("/w"))
         };
@@ -218,7 +226,7 @@ mod tests {
     #[test]
     fn the_old_are_forgotten() {
         let directory = tempfile::tempdir().unwrap();
-        let roll = Roll { root: directory.path().to_owned() };
+        let roll = Roll { root: directory.path().to_owned(), runtime: directory.path().to_owned() };
         let mut old = Agent::new(SandboxId::from_parts(0, 1), None, "claude", Path::new("/w"));
         (old.started, old.owner) = (0, (1, 0));
         std::fs::create_dir(directory.path().join(old.id.as_str())).unwrap();

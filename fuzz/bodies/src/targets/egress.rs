@@ -7,6 +7,7 @@ use bytes::Bytes;
 use stockade_core::host::{HostName, HostPattern};
 use stockade_egress::dns::{self, Known};
 use stockade_egress::http::head::{self, Framing, Guard};
+use stockade_egress::meter::Meter;
 use stockade_egress::proxy::socks;
 use stockade_egress::rules::path::{PathPattern, segments};
 use stockade_egress::secrets::scrub::Scrubber;
@@ -23,7 +24,7 @@ const PLACEHOLDER: &[u8] = b"ghp_fakefakefakefake0fake0012345";
 /// The first byte says what the rest is.
 pub fn body(data: &[u8]) {
     let mut input = Input(data);
-    match input.byte() % 8 {
+    match input.byte() % 9 {
         0 => heads(input),
         1 => drop(hello::read(input.0)),
         2 => socks5(input.0),
@@ -31,7 +32,24 @@ pub fn body(data: &[u8]) {
         4 => hosts(&String::from_utf8_lossy(input.0)),
         5 => scrubbed(input),
         6 => replaced(input),
-        _ => opening(input.0),
+        7 => opening(input.0),
+        _ => metered(input),
+    }
+}
+
+/// What an answer of a model says was used is read alike however it is cut, and nothing of it is kept but numbers and a short, plain name.
+fn metered(mut input: Input<'_>) {
+    let kind = if input.byte().is_multiple_of(2) { "application/json" } else { "text/event-stream" };
+    let cut = usize::from(input.byte()).max(1);
+    let read = |cut: usize| {
+        let mut meter = Meter::of_kind(kind).expect("a kind that is read");
+        input.0.chunks(cut).for_each(|piece| meter.push(piece));
+        meter.usage()
+    };
+    let whole = read(input.0.len().max(1));
+    assert_eq!(whole, read(cut), "cut at {cut}");
+    if let Some(name) = whole.and_then(|usage| usage.model) {
+        assert!(name.len() <= 96 && name.bytes().all(|byte| byte.is_ascii_graphic()), "{name}");
     }
 }
 
@@ -197,5 +215,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(6, &[5, b'x', 1, 3, 9, 1, b'y', 1]),
         seed(7, &Opening::Transparent("198.18.0.1:443".parse().expect("an address")).bytes()),
         seed(7, &Opening::Proxy.bytes()),
+        seed(8, b"\x00\x05{\"model\":\"m-1\",\"usage\":{\"input_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":3},\"output_tokens\":2}}"),
+        seed(8, b"\x01\x03event: x\ndata: {\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":1}}}\n\ndata: {\"usage\":{\"output_tokens\":2}}\n\n"),
     ]
 }
