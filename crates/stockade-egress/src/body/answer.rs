@@ -125,7 +125,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Text(text) => text.is_none(),
-            Self::Passed(passed) => passed.scrub.is_none() && passed.inner.is_end_stream(),
+            Self::Passed(passed) => passed.inner.is_end_stream() && passed.scrub.as_ref().is_none_or(Scrub::is_untouched),
         }
     }
 
@@ -251,6 +251,13 @@ impl Drop for Passed {
 }
 
 impl Scrub {
+    /// Whether nothing waits here and nothing was found: then where nothing more comes, there is nothing to say. gRPC tells an answer
+    /// without a body from one with an empty body, and has its status in the head of the first.
+    fn is_untouched(&self) -> bool {
+        let is_empty = self.scrubber.waiting() == 0 && self.trailers.is_none();
+        self.state == State::Reading && self.decoder.is_none() && is_empty && self.scrubber.found() == 0
+    }
+
     fn pull(&mut self) -> Result<Bytes, BodyError> {
         if let Some(piece) = self.decoder.as_mut().map(Decoder::pull).transpose()?.flatten() {
             return Ok(self.scrubber.push(piece));

@@ -15,7 +15,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::ServerConfig;
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::ServerSessionMemoryCache;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -39,6 +39,8 @@ const LEAF_LIFETIME: Duration = Duration::from_hours(30 * 24);
 const LEAF_USED: Duration = Duration::from_hours(20 * 24);
 /// How many hosts' certificates are kept.
 const MAX_LEAVES: usize = 1024;
+/// Sessions that are kept, of all hosts together.
+const MAX_SESSIONS: usize = 256;
 
 /// The authority and what it signed.
 pub struct Authority {
@@ -46,7 +48,9 @@ pub struct Authority {
     certificate: CertificateDer<'static>,
     pem: String,
     leaf_key: KeyPair,
-    tickets: Arc<dyn ProducesTickets>,
+    /// Sessions that clients may come back to. Kept here rather than in sealed tickets: opening one that a client brings is AES in CBC mode,
+    /// which crashed in the cryptographic library as it is linked here, and a ticket is whatever a sandbox sends.
+    sessions: Arc<ServerSessionMemoryCache>,
     leaves: Mutex<Leaves>,
 }
 
@@ -139,8 +143,7 @@ impl Authority {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = Arc::clone(&self.tickets);
-        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.session_storage = Arc::<ServerSessionMemoryCache>::clone(&self.sessions);
         // One ticket is enough for a client to come back with.
         config.send_tls13_tickets = 1;
         Ok(config)
@@ -157,8 +160,8 @@ impl Authority {
         let pem = text.get(start..)?.to_owned();
         let issuer = Issuer::new(params(&key, made), key);
         let leaf_key = KeyPair::generate().ok()?;
-        let tickets = rustls::crypto::aws_lc_rs::Ticketer::new().ok()?;
-        Some((Self { issuer, certificate, pem, leaf_key, tickets, leaves: Mutex::default() }, age))
+        let sessions = ServerSessionMemoryCache::new(MAX_SESSIONS);
+        Some((Self { issuer, certificate, pem, leaf_key, sessions, leaves: Mutex::default() }, age))
     }
 }
 
@@ -255,6 +258,33 @@ mod tests {
         std::fs::write(&file, "something else").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(Authority::open(&place), Err(EgressError::AuthorityBroken { .. })));
+    }
+
+    #[test]
+    fn a_client_comes_back_to_its_session() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::open(directory.path()).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes()).unwrap()).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+        let handshake = || {
+            let mut client = rustls::ClientConnection::new(Arc::clone(&client), "a.example".try_into().unwrap()).unwrap();
+            let mut server =
+                rustls::ServerConnection::new(authority.server_config(&HostName::parse("a.example").unwrap()).unwrap()).unwrap();
+            for _ in 0..4 {
+                let mut bytes = Vec::new();
+                client.write_tls(&mut bytes).unwrap();
+                server.read_tls(&mut bytes.as_slice()).unwrap();
+                server.process_new_packets().unwrap();
+                let mut bytes = Vec::new();
+                server.write_tls(&mut bytes).unwrap();
+                client.read_tls(&mut bytes.as_slice()).unwrap();
+                client.process_new_packets().unwrap();
+            }
+            server.handshake_kind().unwrap()
+        };
+        assert_eq!((handshake(), handshake()), (rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed));
     }
 
     #[test]
