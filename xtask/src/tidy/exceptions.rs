@@ -71,7 +71,9 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-core", "stockade-wire", "stockade-sys", "stockade-shim-image"],
         may_not_use: &["anyhow", "clap"],
     },
-    Direction { name: "stockade-store", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap"] },
+    // Pure: what it decides depends on what it is given and on nothing else.
+    Direction { name: "stockade-policy", may_use: &["stockade-core"], may_not_use: &["libc", "rustix", "tokio", "tempfile", "anyhow", "clap"] },
+    Direction { name: "stockade-store", may_use: &["stockade-core", "stockade-policy"], may_not_use: &["anyhow", "clap"] },
     Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
     Direction {
@@ -88,7 +90,7 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     // The runtime is egress's own affair, so that no other role ever has one.
     Direction {
         name: "stockade",
-        may_use: &["stockade-broker", "stockade-core", "stockade-egress", "stockade-sandbox", "stockade-store"],
+        may_use: &["stockade-broker", "stockade-core", "stockade-egress", "stockade-policy", "stockade-sandbox", "stockade-store"],
         may_not_use: &["tokio"],
     },
     Direction { name: "benches", may_use: &["stockade-core", "stockade-egress", "stockade-sandbox"], may_not_use: &["criterion", "clap"] },

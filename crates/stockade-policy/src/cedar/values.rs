@@ -1,0 +1,130 @@
+//! Requests as Cedar values. Nothing is formatted into Cedar text here: every string of a caller stays a string.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use cedar_policy::{Context, Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
+
+use super::schema::NAMESPACE;
+use crate::request::{Action, Principal, PrincipalKind, Request};
+
+/// A value that Cedar does not take; evaluating such a request denies.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unfit(String);
+
+impl Unfit {
+    pub(super) fn of(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Entity type names, parsed once.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    agent: EntityTypeName,
+    human: EntityTypeName,
+    tenant: EntityTypeName,
+    program: EntityTypeName,
+    host: EntityTypeName,
+    path: EntityTypeName,
+    action: EntityTypeName,
+}
+
+impl Names {
+    pub(crate) fn new() -> Result<Self, Unfit> {
+        let name = |short: &str| format!("{NAMESPACE}::{short}").parse::<EntityTypeName>().map_err(Unfit::of);
+        Ok(Self {
+            agent: name("Agent")?,
+            human: name("Human")?,
+            tenant: name("Tenant")?,
+            program: name("Program")?,
+            host: name("Host")?,
+            path: name("Path")?,
+            action: name("Action")?,
+        })
+    }
+
+    fn uid(name: &EntityTypeName, id: &str) -> EntityUid {
+        EntityUid::from_type_name_and_id(name.clone(), EntityId::new(id))
+    }
+
+    pub(super) fn principal(&self, principal: &Principal) -> EntityUid {
+        let name = match principal.kind {
+            PrincipalKind::Agent => &self.agent,
+            PrincipalKind::Human => &self.human,
+        };
+        Self::uid(name, &principal.id)
+    }
+
+    pub(super) fn action(&self, action: Action) -> EntityUid {
+        Self::uid(&self.action, action.id())
+    }
+
+    /// The resource, under another id where one is given.
+    pub(super) fn resource(&self, request: &Request<'_>, id: &str) -> EntityUid {
+        let name = match request {
+            Request::Exec(_) => &self.program,
+            Request::Connect { .. } => &self.host,
+            Request::Read { .. } | Request::Write { .. } => &self.path,
+        };
+        Self::uid(name, id)
+    }
+
+    /// Entities that have attributes or parents; the others need not exist to be compared.
+    pub(super) fn entities(&self, principal: &Principal, request: &Request<'_>) -> Result<Entities, Unfit> {
+        let mut entities = Vec::new();
+        if let Some(tenant) = &principal.tenant {
+            let parents = HashSet::from([Self::uid(&self.tenant, tenant)]);
+            entities.push(Entity::new_no_attrs(self.principal(principal), parents));
+        }
+        if let Request::Exec(call) = request {
+            let facts = [("path", &call.path), ("sha256", &call.sha256)];
+            let facts = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), text(value.as_deref()?))));
+            let facts: HashMap<String, RestrictedExpression> = facts.collect();
+            if !facts.is_empty() {
+                let uid = self.resource(request, &call.program);
+                entities.push(Entity::new(uid, facts, HashSet::new()).map_err(Unfit::of)?);
+            }
+        }
+        if entities.is_empty() {
+            return Ok(Entities::empty());
+        }
+        Entities::from_entities(entities, None).map_err(Unfit::of)
+    }
+}
+
+/// What a rule can read about a request.
+pub(super) fn context(request: &Request<'_>) -> Result<Context, Unfit> {
+    let mut pairs: Vec<(String, RestrictedExpression)> = Vec::with_capacity(8);
+    let mut put = |name: &str, value: RestrictedExpression| pairs.push((name.to_owned(), value));
+    match request {
+        Request::Exec(call) => {
+            put("subcommand", text(&call.subcommand));
+            put("flags", texts(&call.flags));
+            put("operands", texts(&call.operands));
+            put("count", RestrictedExpression::new_long(i64::try_from(call.count).unwrap_or(i64::MAX)));
+            put("opaque", RestrictedExpression::new_bool(call.opaque));
+            put("reads", texts(&call.reads));
+            put("writes", texts(&call.writes));
+        }
+        Request::Connect { port, tls, method, path, secret, .. } => {
+            put("port", RestrictedExpression::new_long(i64::from(*port)));
+            put("tls", RestrictedExpression::new_bool(*tls));
+            put("method", text(method));
+            put("path", text(path));
+            if let Some(secret) = secret {
+                put("secret", text(secret));
+            }
+        }
+        Request::Read { workspace, .. } | Request::Write { workspace, .. } => put("workspace", text(workspace)),
+    }
+    Context::from_pairs(pairs).map_err(Unfit::of)
+}
+
+fn text(value: &str) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.to_owned())
+}
+
+fn texts(values: &BTreeSet<String>) -> RestrictedExpression {
+    RestrictedExpression::new_set(values.iter().map(|value| text(value)))
+}

@@ -1,0 +1,7 @@
+//! Tests of the crate from outside, in one binary.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::string_slice, clippy::print_stdout, reason = "tests")]
+
+mod exam;
+mod layers;
+mod properties;

@@ -1,0 +1,202 @@
+//! What must hold for every policy and every text.
+
+use proptest::prelude::*;
+use stockade_policy::shell::{ByName, MAX_CALLS, classify, classify_argv};
+use stockade_policy::{Checks, Floor, Layer, Policies, PolicyFile, Principal, Trust, Verdict};
+
+const PROGRAMS: [&str; 4] = ["ls", "git", "rm", "cat"];
+const CONDITIONS: [&str; 6] = [
+    "",
+    " when { context.flags.contains(\"-f\") }",
+    " unless { context.opaque }",
+    " when { context.subcommand == \"log\" }",
+    " when { context.count > 1 }",
+    " when { resource in [Stockade::Program::\"ls\", Stockade::Program::\"git\"] }",
+];
+const SCRIPTS: [&str; 8] = ["ls", "ls -f", "git log", "git push -f", "rm $x", "ls | cat a b", "(git log) > f", "cat <(ls -f)"];
+
+#[derive(Debug, Clone)]
+struct Draft {
+    layer: Layer,
+    effect: usize,
+    program: Option<usize>,
+    condition: usize,
+    principal: usize,
+}
+
+impl Draft {
+    fn text(&self) -> String {
+        let effect = ["permit", "@approval(\"required\") permit", "forbid"][self.effect];
+        let principal = ["principal", "principal is Stockade::Agent", "principal == Stockade::Agent::\"a\""][self.principal];
+        let resource = self.program.map_or(String::new(), |p| format!(" == Stockade::Program::\"{}\"", PROGRAMS[p]));
+        format!("{effect} ({principal}, action == Stockade::Action::\"exec\", resource{resource}){};", CONDITIONS[self.condition])
+    }
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let layer = prop::sample::select(vec![Layer::Pack, Layer::Project, Layer::User, Layer::Machine]);
+    (layer, 0..3usize, prop::option::of(0..PROGRAMS.len()), 0..CONDITIONS.len(), 0..3usize)
+        // A rule that can never apply does not load.
+        .prop_filter("a condition that contradicts the scope", |(_, _, program, condition, _)| *condition != 5 || program.is_none())
+        .prop_map(|(layer, effect, program, condition, principal)| Draft { layer, effect, program, condition, principal })
+}
+
+fn compile(drafts: &[&Draft]) -> Policies {
+    let files = drafts.iter().enumerate().map(|(n, draft)| PolicyFile {
+        layer: draft.layer,
+        trust: Trust::Trusted,
+        name: format!("{n}"),
+        text: draft.text(),
+    });
+    Policies::compile(&files.collect::<Vec<_>>(), Checks::All).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn verdicts(policies: &Policies) -> Vec<Verdict> {
+    let principals = [Principal::agent("a"), Principal::agent("b"), Principal::human("a")];
+    let scripts = SCRIPTS.iter().map(|script| classify(script, &ByName { directory: "/w" }));
+    scripts
+        .flat_map(|script| principals.iter().map(move |p| (script.clone(), p)))
+        .map(|(s, p)| policies.judge(p, &s, Floor::Deny).decision.verdict)
+        .collect()
+}
+
+/// Nothing became less strict.
+fn is_no_wider(before: &[Verdict], after: &[Verdict]) -> bool {
+    before.iter().zip(after).all(|(before, after)| after >= before)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_forbid_never_widens(drafts in prop::collection::vec(draft(), 0..6), mut forbid in draft()) {
+        forbid.effect = 2;
+        let before = verdicts(&compile(&drafts.iter().collect::<Vec<_>>()));
+        let after = verdicts(&compile(&drafts.iter().chain([&forbid]).collect::<Vec<_>>()));
+        prop_assert!(is_no_wider(&before, &after), "{forbid:?}");
+    }
+
+    #[test]
+    fn removing_a_permit_never_widens(drafts in prop::collection::vec(draft(), 1..6)) {
+        let before = verdicts(&compile(&drafts.iter().collect::<Vec<_>>()));
+        for (place, removed) in drafts.iter().enumerate().filter(|(_, draft)| draft.effect != 2) {
+            let rest: Vec<&Draft> = drafts.iter().enumerate().filter(|(n, _)| *n != place).map(|(_, draft)| draft).collect();
+            let after = verdicts(&compile(&rest));
+            if removed.effect == 0 {
+                prop_assert!(is_no_wider(&before, &after), "{removed:?}");
+            } else {
+                // Without a permit that asks, a lower layer's plain permit may speak; what was denied stays denied.
+                prop_assert!(before.iter().zip(&after).all(|(before, after)| *before != Verdict::Deny || *after == Verdict::Deny));
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_files_and_rules_makes_no_difference(drafts in prop::collection::vec(draft(), 1..6)) {
+        let forward = verdicts(&compile(&drafts.iter().collect::<Vec<_>>()));
+        let backward = verdicts(&compile(&drafts.iter().rev().collect::<Vec<_>>()));
+        prop_assert_eq!(&forward, &backward);
+        // One file with all rules of a layer says the same as many.
+        let files = [Layer::Pack, Layer::Project, Layer::User, Layer::Machine].map(|layer| PolicyFile {
+            layer,
+            trust: Trust::Trusted,
+            name: layer.name().to_owned(),
+            text: drafts.iter().filter(|draft| draft.layer == layer).map(|draft| draft.text() + "\n").collect(),
+        });
+        prop_assert_eq!(forward, verdicts(&Policies::compile(&files, Checks::All).unwrap()));
+    }
+
+    #[test]
+    fn the_short_way_of_loading_says_the_same(drafts in prop::collection::vec(draft(), 1..6)) {
+        let files: Vec<PolicyFile> = drafts.iter().enumerate().map(|(n, draft)| PolicyFile { layer: draft.layer, trust: Trust::Trusted, name: n.to_string(), text: draft.text() }).collect();
+        let (all, known) = (Policies::compile(&files, Checks::All).unwrap(), Policies::compile(&files, Checks::Known).unwrap());
+        prop_assert_eq!(verdicts(&all), verdicts(&known));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_answered(text in "\\PC{0,80}|[a-z$(){}\\[\\]`'\"\\\\;&|<> \n=*!#~-]{0,120}") {
+        if let Ok(script) = classify(&text, &ByName { directory: "/w" }) {
+            prop_assert!(script.calls.len() <= MAX_CALLS);
+            prop_assert!(script.calls.iter().all(|call| !call.program.is_empty()));
+        }
+    }
+
+    #[test]
+    fn plain_words_are_what_they_are(words in prop::collection::vec("[a-zA-Z0-9_./:,@%+][a-zA-Z0-9_./:,@%+-]{0,10}", 1..5)) {
+        // A script of plain words and an argument list of the same words are one call.
+        prop_assume!(!["if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "select", "function", "time", "coproc"].contains(&words[0].as_str()));
+        let argv: Vec<Option<&str>> = std::iter::once(Some("prog")).chain(words.iter().map(|word| Some(word.as_str()))).collect();
+        let line = format!("prog {}", words.join(" "));
+        prop_assert_eq!(classify(&line, &ByName { directory: "/w" }), classify_argv(&argv, &ByName { directory: "/w" }), "{}", line);
+    }
+
+    #[test]
+    fn quoted_words_are_one_operand_each(words in prop::collection::vec("[^'\\x00-\\x1f\\x7f-\\x9f-][^'\\x00-\\x1f\\x7f-\\x9f]{0,20}", 1..4)) {
+        let line: String = std::iter::once("prog".to_owned()).chain(words.iter().map(|word| format!("'{word}'"))).collect::<Vec<_>>().join(" ");
+        let script = classify(&line, &ByName { directory: "/w" }).unwrap();
+        prop_assert_eq!(script.calls.len(), 1);
+        let mut expected = words.clone();
+        expected.sort();
+        expected.dedup();
+        prop_assert_eq!(script.calls[0].operands.iter().cloned().collect::<Vec<_>>(), expected);
+        prop_assert!(!script.calls[0].opaque && script.calls[0].count == words.len());
+    }
+}
+
+#[test]
+fn large_and_deep_texts_end() {
+    let deep = |open: &str, close: &str, n: usize| open.repeat(n) + "ls" + &close.repeat(n);
+    let texts = [
+        "a".repeat(1 << 20),
+        "(".repeat(1 << 20),
+        "$(".repeat(1 << 18),
+        "`".repeat(200_000),
+        "\"".repeat(200_001),
+        "if ".repeat(80_000),
+        "ls;".repeat(80_000),
+        "ls | ".repeat(50_000) + "ls",
+        "cat <<A\n".repeat(10_000),
+        "${a:-".repeat(40_000),
+        "[[ ! ".repeat(40_000),
+        "env ".repeat(50_000) + "ls",
+        "! ".repeat(100_000) + "ls",
+        "a=b ".repeat(60_000),
+        ">f ".repeat(60_000),
+        "{a,".repeat(50_000),
+        "$((1+".repeat(50_000),
+        "x \\\n".repeat(60_000),
+        "'".to_owned() + &"x".repeat(250_000),
+    ];
+    for text in &texts {
+        let _ = classify(text, &ByName { directory: "/w" });
+    }
+    for (open, close) in [
+        ("(", ")"),
+        ("( ", " )"),
+        ("{ ", "; }"),
+        ("$(", ")"),
+        ("\"$(", ")\""),
+        ("if ", "; then ls; fi"),
+        ("while ", "; do ls; done"),
+        ("${a:-", "}"),
+        ("((", "))"),
+        ("$((", "))"),
+        ("[[ ( ", " ) ]]"),
+        ("<(", ")"),
+        ("case $(", ") in a) ;; esac"),
+        ("env ", ""),
+        ("! ", ""),
+        ("f() { ", "; }"),
+        ("sh -c '", "'"),
+        ("time ", ""),
+        ("coproc ", ""),
+    ] {
+        for n in [1, 2, 5, 10, 15, 20, 24, 30, 100] {
+            let _ = classify(&deep(open, close, n), &ByName { directory: "/w" });
+        }
+    }
+}
