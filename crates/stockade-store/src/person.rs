@@ -1,0 +1,37 @@
+//! Who runs Stockade, by the account's name. The environment is not asked: anybody can set `USER`.
+
+use std::io::Read;
+
+/// Where accounts are listed.
+const ACCOUNTS: &str = "/etc/passwd";
+/// Longer than any list of accounts that is looked at.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// The name of the account that this process belongs to, or its number where it has none.
+pub fn name() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    let mut text = Vec::new();
+    let read = std::fs::File::open(ACCOUNTS).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    read.ok().and_then(|_| of(&text, uid)).unwrap_or_else(|| uid.to_string())
+}
+
+fn of(accounts: &str, uid: u32) -> Option<String> {
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let number: u32 = fields.nth(1)?.parse().ok()?;
+        (number == uid).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_account_of_a_number_is_it() {
+        let accounts = "broken\n:x:0:0\nroot:x:0:0:root:/root:/bin/bash\ntoor:x:0:0::/:/bin/sh\nme:x:1000:1000::/:/bin/sh\n";
+        assert_eq!((of(accounts, 0).as_deref(), of(accounts, 1000).as_deref(), of(accounts, 7)), (Some("root"), Some("me"), None));
+    }
+}

@@ -1,0 +1,120 @@
+//! Policy files of all layers, and which project a person trusts.
+//!
+//! The machine's and the person's files are trusted and may be links. A project's come with the repository: read without following links,
+//! bounded, and only their forbids count until a person said `trust project`; that is bound to a digest of the files, so a changed file
+//! is a stranger again. What the rules say is decided in `stockade-policy`; nothing here evaluates anything.
+
+mod known;
+mod programs;
+mod read;
+mod trust;
+mod write;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stockade_core::escape::escape_bytes;
+use stockade_policy::{Checks, Faults, Floor, Layer, Policies, PolicyFile, Trust};
+
+use crate::places::Places;
+
+pub use programs::OnPath;
+pub use trust::{ProjectDigest, ProjectTrust, trust_project, trusted_projects, untrust_project};
+pub use write::{Written, add_rule, write_preset};
+
+/// The directory of policy files in every layer.
+const DIRECTORY: &str = "policy";
+
+/// Why policy files cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// A file or directory cannot be read.
+    #[error("cannot read `{}`", shown(.0))]
+    Read(PathBuf, #[source] io::Error),
+    /// A link, or no plain file, where a project's file should be.
+    #[error("`{}` is a symbolic link or not a plain file", shown(.0))]
+    NotAFile(PathBuf),
+    /// Larger than any policy.
+    #[error("`{}` has more than {} bytes", shown(.0), read::MAX_BYTES)]
+    TooLarge(PathBuf),
+    /// More files than any policy.
+    #[error("`{}` holds more than {} policy files", shown(.0), read::MAX_FILES)]
+    TooMany(PathBuf),
+    /// Not text.
+    #[error("`{}` is not UTF-8", shown(.0))]
+    NotText(PathBuf),
+    /// The rules do not stand.
+    #[error("{0}")]
+    Faults(#[source] Faults),
+    /// A record of trust that cannot be understood.
+    #[error("`{}` is damaged: {}", shown(.0), .1)]
+    TrustFile(PathBuf, String),
+    /// A file cannot be written.
+    #[error("cannot write `{}`", shown(.0))]
+    Write(PathBuf, #[source] io::Error),
+    /// It is there already.
+    #[error("`{}` is there already", shown(.0))]
+    Exists(PathBuf),
+}
+
+/// Policy files as they lie on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyLayers {
+    /// The files of all layers, in no particular order.
+    pub files: Vec<PolicyFile>,
+    /// What holds where no rule permits.
+    pub floor: Floor,
+    /// Whether the project's permits count.
+    pub project: ProjectTrust,
+    /// What tells whether anything changed since the last time.
+    stamps: Vec<read::Stamp>,
+}
+
+impl PolicyLayers {
+    /// Reads the files that concern a workspace.
+    pub fn load(places: &Places, workspace: Option<&Path>) -> Result<Self, PolicyError> {
+        let mut stamps = Vec::new();
+        let mut files = Vec::new();
+        let above = [(Layer::Machine, places.machine.join(DIRECTORY)), (Layer::User, places.config.join(DIRECTORY))];
+        for (layer, directory) in above {
+            for found in read::trusted(&directory)? {
+                files.push(PolicyFile { layer, trust: Trust::Trusted, name: found.name, text: found.text });
+                stamps.push(found.stamp);
+            }
+        }
+        let floor = if files.is_empty() { Floor::NoPolicy } else { Floor::Deny };
+        let found = workspace.map(read::project).transpose()?.unwrap_or_default();
+        let project = match workspace {
+            Some(workspace) if !found.is_empty() => trust::of(places, workspace, &found)?,
+            _ => ProjectTrust::Nothing,
+        };
+        let trust = if project == ProjectTrust::Trusted { Trust::Trusted } else { Trust::Untrusted };
+        for found in found {
+            files.push(PolicyFile { layer: Layer::Project, trust, name: found.name, text: found.text });
+            stamps.push(found.stamp);
+        }
+        Ok(Self { files, floor, project, stamps })
+    }
+
+    /// Whether there is no rule at all.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The rules, fully checked, unless these very files passed before.
+    pub fn compile(&self, places: &Places) -> Result<Policies, PolicyError> {
+        let checks = if known::is_known(places, &self.stamps) { Checks::Known } else { Checks::All };
+        let policies = Policies::compile(&self.files, checks).map_err(PolicyError::Faults)?;
+        if checks == Checks::All {
+            known::remember(places, &self.stamps);
+        }
+        Ok(policies)
+    }
+}
+
+fn shown(path: &Path) -> String {
+    escape_bytes(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests;

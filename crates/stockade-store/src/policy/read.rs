@@ -1,0 +1,135 @@
+//! Reading the policy files of one directory, bounded.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{DIRECTORY, PolicyError};
+
+/// Bytes of one file at most.
+pub(super) const MAX_BYTES: u64 = 1 << 20;
+/// Files of one directory at most.
+pub(super) const MAX_FILES: usize = 200;
+/// What a policy file's name ends with.
+const EXTENSION: &[u8] = b".cedar";
+
+/// One file as it was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) stamp: Stamp,
+}
+
+/// What changes whenever a file does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// One line; the numbers first, so that no name can look like another file's.
+    pub(super) fn line(&self) -> String {
+        let Self { device, inode, size, changed: (seconds, nanoseconds), path } = self;
+        format!("{device} {inode} {size} {seconds} {nanoseconds} {}", super::shown(path))
+    }
+}
+
+/// Whether links may be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Follow,
+    Refuse,
+}
+
+/// The files of a directory that a person or an administrator owns.
+pub(super) fn trusted(directory: &Path) -> Result<Vec<Found>, PolicyError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, directory, flags, Mode::empty()) {
+        Ok(opened) => files(&opened, directory, Links::Follow),
+        Err(Errno::NOENT) => Ok(Vec::new()),
+        Err(errno) => Err(PolicyError::Read(directory.to_owned(), errno.into())),
+    }
+}
+
+/// The files of a project; nothing on the way may be a link.
+pub(super) fn project(workspace: &Path) -> Result<Vec<Found>, PolicyError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut path = workspace.to_owned();
+    let mut opened: Option<OwnedFd> = None;
+    for part in [".stockade", DIRECTORY] {
+        let next = match &opened {
+            Some(directory) => rustix::fs::openat(directory, part, flags, Mode::empty()),
+            None => rustix::fs::openat(CWD, workspace.join(part), flags, Mode::empty()),
+        };
+        path.push(part);
+        opened = match next {
+            Ok(directory) => Some(directory),
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(PolicyError::NotAFile(path)),
+            Err(errno) => return Err(PolicyError::Read(path, errno.into())),
+        };
+    }
+    opened.map_or(Ok(Vec::new()), |directory| files(&directory, &path, Links::Refuse))
+}
+
+fn files(directory: &OwnedFd, path: &Path, links: Links) -> Result<Vec<Found>, PolicyError> {
+    let failed = |errno: Errno| PolicyError::Read(path.to_owned(), errno.into());
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_owned();
+        // Editors leave hidden copies beside the real file.
+        if name.to_bytes().ends_with(EXTENSION) && !name.to_bytes().starts_with(b".") {
+            names.push(name);
+        }
+        if names.len() > MAX_FILES {
+            return Err(PolicyError::TooMany(path.to_owned()));
+        }
+    }
+    names.sort();
+    names.iter().map(|name| file(directory, path, name.to_bytes(), links)).collect()
+}
+
+fn file(directory: &OwnedFd, parent: &Path, name: &[u8], links: Links) -> Result<Found, PolicyError> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    let path = parent.join(std::ffi::OsStr::from_bytes(name));
+    let failed = |error: std::io::Error| PolicyError::Read(path.clone(), error);
+    // Not blocking, so that a pipe in a file's place cannot hold us.
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if links == Links::Refuse {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let file = match rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()) {
+        Ok(descriptor) => File::from(descriptor),
+        Err(Errno::LOOP) => return Err(PolicyError::NotAFile(path)),
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(PolicyError::NotAFile(path));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(PolicyError::TooLarge(path));
+    }
+    let Ok(text) = String::from_utf8(bytes) else { return Err(PolicyError::NotText(path)) };
+    let stamp = Stamp {
+        path: path.clone(),
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    };
+    Ok(Found { name: super::shown(&path), text, stamp })
+}

@@ -1,0 +1,145 @@
+//! Policy files on a real file system.
+
+use std::os::unix::fs::symlink;
+
+use stockade_policy::shell::{Programs, Standing};
+
+use super::*;
+
+const PERMIT: &str = "permit (principal, action == Stockade::Action::\"exec\", resource);";
+const FORBID: &str = "forbid (principal, action == Stockade::Action::\"exec\", resource == Stockade::Program::\"rm\");";
+
+struct Lab {
+    _root: tempfile::TempDir,
+    places: Places,
+    workspace: PathBuf,
+}
+
+fn lab() -> Lab {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let places = Places { home: at("home"), state: at("state"), config: at("config"), runtime: at("run"), machine: at("etc") };
+    let workspace = at("ws");
+    std::fs::create_dir_all(workspace.join(".stockade/policy")).unwrap();
+    std::fs::create_dir_all(at("config/policy")).unwrap();
+    Lab { places, workspace, _root: root }
+}
+
+impl Lab {
+    fn load(&self) -> Result<PolicyLayers, PolicyError> {
+        PolicyLayers::load(&self.places, Some(&self.workspace))
+    }
+
+    fn project(&self, name: &str, text: &str) {
+        std::fs::write(self.workspace.join(".stockade/policy").join(name), text).unwrap();
+    }
+
+    fn user(&self, name: &str, text: &str) {
+        std::fs::write(self.places.config.join("policy").join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn no_file_is_no_policy() {
+    let lab = lab();
+    lab.user("notes.txt", "hello");
+    lab.user(".x.cedar.swp", "hello");
+    let layers = lab.load().unwrap();
+    assert_eq!((layers.is_empty(), layers.floor, layers.project), (true, Floor::NoPolicy, ProjectTrust::Nothing));
+}
+
+#[test]
+fn a_projects_rules_are_no_policy_of_a_person() {
+    let lab = lab();
+    lab.project("a.cedar", FORBID);
+    let layers = lab.load().unwrap();
+    assert_eq!((layers.files.len(), layers.floor, layers.project), (1, Floor::NoPolicy, ProjectTrust::Unknown));
+    lab.user("u.cedar", PERMIT);
+    assert_eq!(lab.load().unwrap().floor, Floor::Deny);
+}
+
+#[test]
+fn trust_is_bound_to_the_files() {
+    let lab = lab();
+    assert_eq!(trust_project(&lab.places, &lab.workspace).unwrap(), None);
+    lab.project("a.cedar", PERMIT);
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Unknown);
+    trust_project(&lab.places, &lab.workspace).unwrap().unwrap();
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Trusted);
+    lab.project("b.cedar", FORBID);
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Changed, "another file");
+    std::fs::remove_file(lab.workspace.join(".stockade/policy/b.cedar")).unwrap();
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Trusted);
+    lab.project("a.cedar", &format!("{PERMIT} "));
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Changed, "another byte");
+    assert!(untrust_project(&lab.places, &lab.workspace).unwrap() && !untrust_project(&lab.places, &lab.workspace).unwrap());
+    assert_eq!(lab.load().unwrap().project, ProjectTrust::Unknown);
+    std::fs::write(lab.places.state.join("trusted-projects.json"), "{").unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::TrustFile(..))));
+}
+
+#[test]
+fn a_projects_links_and_odd_files_are_refused() {
+    let lab = lab();
+    std::fs::write(lab.places.config.join("secret.cedar"), PERMIT).unwrap();
+    let file = lab.workspace.join(".stockade/policy/x.cedar");
+    symlink(lab.places.config.join("secret.cedar"), &file).unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::NotAFile(_))));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::NotAFile(_))));
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::write(&file, b"\xff").unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::NotText(_))));
+    std::fs::write(&file, vec![b' '; (1 << 20) + 1]).unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::TooLarge(_))));
+    std::fs::remove_file(&file).unwrap();
+    let directory = lab.workspace.join(".stockade/policy");
+    std::fs::rename(&directory, lab.workspace.join("elsewhere")).unwrap();
+    symlink("../elsewhere", &directory).unwrap();
+    assert!(matches!(lab.load(), Err(PolicyError::NotAFile(_))));
+}
+
+#[test]
+fn what_passed_is_not_checked_again_until_it_changes() {
+    let lab = lab();
+    lab.user("u.cedar", PERMIT);
+    let layers = lab.load().unwrap();
+    assert!(!known::is_known(&lab.places, &layers.stamps));
+    layers.compile(&lab.places).unwrap();
+    assert!(known::is_known(&lab.places, &lab.load().unwrap().stamps));
+    lab.user("u.cedar", "permit (principal, action, resource) when { context.nonsense };");
+    let changed = lab.load().unwrap();
+    assert!(!known::is_known(&lab.places, &changed.stamps));
+    assert!(matches!(changed.compile(&lab.places), Err(PolicyError::Faults(_))));
+    assert!(matches!(lab.load().unwrap().compile(&lab.places), Err(PolicyError::Faults(_))), "a refusal is not remembered");
+}
+
+#[test]
+fn rules_are_added_whole_or_not_at_all() {
+    let lab = lab();
+    assert_eq!(add_rule(&lab.places, FORBID).unwrap().line, 3);
+    let second = add_rule(&lab.places, PERMIT).unwrap();
+    assert_eq!((second.line, lab.load().unwrap().compile(&lab.places).unwrap().rules().len()), (5, 2));
+    assert!(matches!(add_rule(&lab.places, "permit (principal"), Err(PolicyError::Faults(_))));
+    assert_eq!(lab.load().unwrap().compile(&lab.places).unwrap().rules().len(), 2);
+    write_preset(&lab.places, "").unwrap();
+    assert!(matches!(write_preset(&lab.places, PERMIT), Err(PolicyError::Exists(_))));
+}
+
+#[test]
+fn a_program_in_the_workspace_has_no_name_but_its_path() {
+    let lab = lab();
+    let programs = OnPath {
+        directories: vec![lab.workspace.join("bin"), "/usr/bin".into()],
+        current: lab.workspace.clone(),
+        writable: vec![lab.workspace.clone()],
+    };
+    assert_eq!((programs.named("ls").name.as_str(), programs.exists("ls"), programs.exists("no-such-program")), ("ls", true, false));
+    std::fs::create_dir(lab.workspace.join("bin")).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/env", lab.workspace.join("bin/ls")).unwrap();
+    assert_eq!(programs.named("ls").name, lab.workspace.join("bin/ls").to_str().unwrap());
+    assert!(programs.at("bin/ls", Standing::Start).name.ends_with("/env"));
+    assert_eq!(programs.at("../ws/none", Standing::Start).name, lab.workspace.join("none").to_str().unwrap());
+    assert_eq!(programs.at("bin/ls", Standing::Unknown).name, "bin/ls");
+}
