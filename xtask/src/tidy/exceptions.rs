@@ -25,6 +25,10 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         path: "crates/stockade-broker/src/sources/command.rs",
         reason: "runs the program that the person's own settings name as the source of a secret",
     },
+    Exception {
+        path: "crates/stockade-ledger/src/witness/command.rs",
+        reason: "runs the program that the person's own settings name as the witness of their ledger",
+    },
     Exception { path: "soak/src/cage.rs", reason: "starts itself in namespaces of its own; never installed" },
     Exception { path: "soak/src/ground.rs", reason: "starts the program under test, and what starves it; never installed" },
     Exception {
@@ -80,6 +84,13 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         name: "stockade-egress",
         may_use: &["stockade-core", "stockade-wire"],
         may_not_use: &["anyhow", "clap", "libc", "ring", "openssl"],
+    },
+    // Read in one sitting by those who trust nothing else here: no database, no clock, nothing of ours.
+    Direction { name: "stockade-verify", may_use: &[], may_not_use: &["anyhow", "clap", "jiff", "libc", "rusqlite", "rustix", "tokio"] },
+    Direction {
+        name: "stockade-ledger",
+        may_use: &["stockade-core", "stockade-store", "stockade-verify"],
+        may_not_use: &["anyhow", "clap", "libc", "tokio"],
     },
     Direction { name: "stockade-probe", may_use: &[], may_not_use: &["tokio", "serde", "serde_json", "rustix"] },
     Direction {
