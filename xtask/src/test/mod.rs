@@ -5,6 +5,7 @@
 
 mod counts;
 mod packages;
+mod python;
 mod suites;
 
 use std::time::{Duration, Instant};

@@ -21,6 +21,7 @@ const NEEDS: &[Need] = &[
     Need { program: "make", package: "make", reason: "inside: build tools must run as outside" },
     Need { program: "git", package: "git", reason: "inside: commits in an overlay, linked worktrees" },
     Need { program: "python3", package: "python3", reason: "inside: an interpreter, and attacks written in it" },
+    Need { program: "pip3", package: "python3-pip", reason: "receipts: installs what the independent checker needs, outside the clone" },
     Need { program: "curl", package: "curl", reason: "egress: a client that knows proxies" },
     Need { program: "openssl", package: "openssl", reason: "egress: certificates of the servers outside" },
     Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },

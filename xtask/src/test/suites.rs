@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::counts::Counts;
-use super::{Extent, Passed, Suite, packages};
+use super::{Extent, Passed, Suite, packages, python};
 use crate::failure::Failure;
 use crate::process::{self, Watched};
 use crate::workspace::Workspace;
@@ -62,6 +62,8 @@ fn tests(workspace: &Workspace) -> Result<Passed, Failure> {
         Watched::Stdout
     };
     command.env("STOCKADE_TEST_BINARY", stage.binary()).env("STOCKADE_TEST_AGENTS", stage.agents());
+    command.env("STOCKADE_TEST_BINARY", stage.binary());
+    command.env("STOCKADE_TEST_PYTHON_PACKAGES", python::packages()?);
     counted(&mut command, watched)
 }
 
