@@ -62,7 +62,6 @@ fn tests(workspace: &Workspace) -> Result<Passed, Failure> {
         Watched::Stdout
     };
     command.env("STOCKADE_TEST_BINARY", stage.binary()).env("STOCKADE_TEST_AGENTS", stage.agents());
-    command.env("STOCKADE_TEST_BINARY", stage.binary());
     command.env("STOCKADE_TEST_PYTHON_PACKAGES", python::packages()?);
     counted(&mut command, watched)
 }

@@ -76,7 +76,11 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_not_use: &["anyhow", "clap"],
     },
     // Pure: what it decides depends on what it is given and on nothing else.
-    Direction { name: "stockade-policy", may_use: &["stockade-core"], may_not_use: &["libc", "rustix", "tokio", "tempfile", "anyhow", "clap"] },
+    Direction {
+        name: "stockade-policy",
+        may_use: &["stockade-core"],
+        may_not_use: &["libc", "rustix", "tokio", "tempfile", "anyhow", "clap"],
+    },
     Direction { name: "stockade-store", may_use: &["stockade-core", "stockade-policy"], may_not_use: &["anyhow", "clap"] },
     Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
