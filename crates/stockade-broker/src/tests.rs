@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use stockade_store::settings::{SecretSetting, SecretSource};
+use stockade_store::settings::{OnMisuse, SecretSetting, SecretSource};
 
 use crate::broker::{Bound, Broker, SandboxLabel, Wish};
 use crate::client::{ClientError, Lookup, Owner};
@@ -70,7 +70,16 @@ fn wish(text: &str, caller: Option<&str>) -> Wish {
 }
 
 fn setting(text: &str, source: SecretSource) -> SecretSetting {
-    SecretSetting { name: name(text), source, hosts: Vec::new(), max_uses: None, max_bytes: None, max_seconds: None }
+    SecretSetting {
+        name: name(text),
+        source,
+        hosts: Vec::new(),
+        places: Vec::new(),
+        on_misuse: OnMisuse::Refuse,
+        max_uses: None,
+        max_bytes: None,
+        max_seconds: None,
+    }
 }
 
 fn sh(script: String) -> SecretSource {

@@ -11,5 +11,6 @@ pub mod limits;
 pub mod path;
 pub mod reach;
 pub mod result;
+pub mod route;
 pub mod secret;
 pub mod spec;

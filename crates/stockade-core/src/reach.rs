@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostPattern;
+use crate::route::{Method, PathPattern};
 use crate::secret::SecretName;
 
 /// What may be reached.
@@ -28,6 +29,13 @@ pub struct Reach {
     /// Logins whose tokens are among the secrets.
     #[serde(default)]
     pub logins: Vec<Login>,
+    /// What may be done at those hosts: sets of rules, each from one place. Where a set names a host, a request there must fit one of the
+    /// rules that do. No rule allows a host.
+    #[serde(default)]
+    pub rules: Vec<Vec<HostUse>>,
+    /// Bytes that may be sent in all.
+    #[serde(default)]
+    pub sent_bytes: Option<u64>,
 }
 
 /// A login: a file outside that holds tokens, which a server renews now and then.
@@ -56,6 +64,47 @@ pub struct LoginToken {
     pub pointer: String,
     /// What it is called in the answer that renews it.
     pub member: String,
+}
+
+/// What may be done at some of the allowed hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostUse {
+    /// Which hosts.
+    pub host: HostPattern,
+    /// Which methods; empty: all. `HEAD` goes where `GET` goes.
+    pub methods: Vec<Method>,
+    /// Which paths; empty: all.
+    pub paths: Vec<PathPattern>,
+    /// What happens to TLS.
+    pub tls: TlsUse,
+}
+
+/// What happens to TLS on its way to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsUse {
+    /// It is opened.
+    #[default]
+    Inspect,
+    /// It passes unopened after the check of the server name.
+    Pass,
+    /// Any bytes pass, TLS or not.
+    Tunnel,
+}
+
+impl TlsUse {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Inspect, Self::Pass, Self::Tunnel];
+
+    /// The word in settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect",
+            Self::Pass => "pass",
+            Self::Tunnel => "tunnel",
+        }
+    }
 }
 
 /// A secret and where it may go.
@@ -123,9 +172,18 @@ mod tests {
                 path: "/t".into(),
                 expiry: None,
             }],
+            rules: vec![vec![HostUse {
+                host: HostPattern::parse("a.example").unwrap(),
+                methods: vec![Method::parse("GET").unwrap()],
+                paths: vec![PathPattern::parse("/a/**").unwrap()],
+                tls: TlsUse::Inspect,
+            }]],
+            sent_bytes: Some(9),
         };
         let text = serde_json::to_string(&reach).unwrap();
         assert_eq!(serde_json::from_str::<Reach>(&text).unwrap(), reach);
-        assert!(serde_json::from_str::<Reach>(&text.replace("*.example", "*.*")).is_err());
+        for (good, bad) in [("*.example", "*.*"), ("GET", "get"), ("/a/**", "/a/../b"), ("inspect", "look")] {
+            assert!(serde_json::from_str::<Reach>(&text.replace(good, bad)).is_err(), "{bad}");
+        }
     }
 }

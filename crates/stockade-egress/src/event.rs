@@ -99,6 +99,14 @@ pub struct Event {
     pub usage: Option<Usage>,
 }
 
+impl Event {
+    /// The secret whose placeholder was on its way to a host that it is not for.
+    pub fn misused(&self) -> Option<&str> {
+        // The refusal names its secret after those that were put in.
+        if self.rule == crate::refusal::SECRET_HOST { self.secrets.last().map(AsRef::as_ref) } else { None }
+    }
+}
+
 /// The end that egress writes to.
 #[derive(Debug, Clone)]
 pub struct Events {

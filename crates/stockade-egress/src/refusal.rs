@@ -12,6 +12,9 @@ use stockade_core::host::{HostName, HostPattern};
 use crate::address::AddressClass;
 use crate::http::head::Shape;
 
+/// The check that keeps a secret to its hosts.
+pub(crate) const SECRET_HOST: &str = "secret-host";
+
 /// Why something was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -162,7 +165,7 @@ impl Refusal {
             Self::NamesDiffer { .. } => "one-host",
             Self::Shape(_) => "request-form",
             Self::Limit { .. } => "limit",
-            Self::SecretElsewhere { .. } => "secret-host",
+            Self::SecretElsewhere { .. } => SECRET_HOST,
             Self::SecretInTheOpen { .. } => "secret-plain-http",
             Self::SecretUnavailable { .. } => "secret-value",
             Self::SecretSpent { .. } => "secret-budget",

@@ -36,7 +36,7 @@ pub mod limits;
 #[cfg(wall)]
 pub mod once;
 #[cfg(wall)]
-pub use stockade_sys::{background, signals};
+pub use stockade_sys::{background, signals, variables};
 #[cfg(wall)]
 pub mod sandbox;
 #[cfg(wall)]

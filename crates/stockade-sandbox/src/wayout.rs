@@ -19,6 +19,15 @@ pub const SYSTEM_AUTHORITIES: [&str; 6] = [
     "/etc/ssl/certs/ca-bundle.crt",
 ];
 
+/// Where Java looks for authorities on most systems; it reads no other file and no variable.
+const JAVA_AUTHORITIES: [&str; 2] = ["/etc/ssl/certs/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts"];
+/// Where the system's Javas are. Some bring a file of authorities of their own.
+const JAVAS: &str = "/usr/lib/jvm";
+/// In each of them: its file, and that of versions up to 8.
+const IN_A_JAVA: [&str; 2] = ["lib/security/cacerts", "jre/lib/security/cacerts"];
+/// No machine has more Javas than this.
+const MOST_JAVAS: usize = 32;
+
 use stockade_core::demand::Demand;
 use stockade_wire::plan;
 
@@ -40,6 +49,26 @@ pub struct WayOut {
     pub ports: Vec<u16>,
     /// A file of the host that holds the authorities programs inside are to trust, in place of the system's.
     pub authorities: Option<PathBuf>,
+    /// The same in Java's own format, shown at [`java_places`].
+    pub java_authorities: Option<PathBuf>,
+    /// A pipe's end: when there is something to read, everything inside is killed. Nothing of it is inside.
+    pub alarm: Option<OwnedFd>,
+}
+
+/// The files that this machine's Javas read authorities from, each once and without links; empty where there is no Java.
+pub fn java_places() -> Vec<PathBuf> {
+    let javas = std::fs::read_dir(JAVAS).into_iter().flatten().flatten().take(MOST_JAVAS);
+    let theirs = javas.flat_map(|java| IN_A_JAVA.map(|file| java.path().join(file)));
+    shown(theirs.chain(JAVA_AUTHORITIES.iter().map(PathBuf::from)))
+}
+
+/// Those that are there and that the jail shows, each once and without links.
+pub(crate) fn shown(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let real = paths.filter_map(|path| std::fs::canonicalize(path).ok());
+    let mut places: Vec<PathBuf> = real.filter(|path| ["/etc", "/usr"].iter().any(|top| path.starts_with(top))).collect();
+    places.sort();
+    places.dedup();
+    places
 }
 
 impl WayOut {
@@ -87,7 +116,7 @@ mod tests {
 
     fn of(proxy_port: u16, ports: &[u16], passing: Passing) -> Result<plan::WayOut, String> {
         let (channel, _) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec(), authorities: None };
+        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec(), authorities: None, java_authorities: None, alarm: None };
         way_out.plan(passing).map_err(|error| error.to_string())
     }
 

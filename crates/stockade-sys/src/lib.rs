@@ -22,3 +22,5 @@ mod raw;
 mod sharing;
 #[cfg(target_os = "linux")]
 pub mod signals;
+#[cfg(target_os = "linux")]
+pub mod variables;

@@ -36,7 +36,7 @@ impl Context {
 }
 
 /// The caller's surroundings. Variables are looked up by name: there is no way to list them, so that nobody can copy
-/// the whole environment into a sandbox. Nothing in this process changes them, so every look finds the same.
+/// the whole environment into a sandbox. Nothing in this process changes them but [`Environment::forget`], so every look finds the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     variables: Variables,
@@ -72,6 +72,19 @@ impl Environment {
             Variables::Process => std::env::var_os(name),
             #[cfg(test)]
             Variables::Given(given) => given.iter().find(|(known, _)| known == name.as_ref()).map(|(_, value)| value.clone()),
+        }
+    }
+
+    /// Forgets what a variable holds, so that it is nowhere in this process any more; from then on it is empty.
+    #[cfg(wall)]
+    pub(crate) fn forget(&self, name: &str) {
+        match &self.variables {
+            Variables::Process => {
+                // Where it cannot be forgotten it is where the caller put it, as before.
+                let _ = stockade_sandbox::variables::wipe(name);
+            }
+            #[cfg(test)]
+            Variables::Given(_) => {}
         }
     }
 

@@ -1,14 +1,16 @@
 //! What one sandbox may reach: host patterns, methods and paths, how TLS is treated, and limits. Pure: no I/O, no clock.
 //!
-//! An empty list of hosts allows nothing. Several rules may name one host: a request goes if any of them allows it.
+//! An empty list of hosts allows nothing. Several rules may name one host: a request goes if any of them allows it. Sets of narrower rules
+//! take away from that and never add: where one names a host, a request there must fit one of its rules as well.
 
 pub mod learn;
-pub mod path;
+pub use stockade_core::route as path;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use stockade_core::host::{HostName, HostPattern};
+use stockade_core::reach::{HostUse, Reach, TlsUse, Unlisted};
 
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
@@ -22,6 +24,8 @@ const SHOWN_PATH: usize = 200;
 pub struct Rules {
     /// The hosts; none means nothing.
     pub hosts: Vec<HostRule>,
+    /// What may be done at some of them, by where it was written. Also says how their TLS is treated.
+    pub narrower: Vec<Vec<HostRule>>,
     /// Whether the rules hold or are being learnt.
     pub mode: Mode,
     /// How much.
@@ -132,9 +136,39 @@ impl HostRule {
         self.pattern.to_string()
     }
 
-    fn looks_inside(&self) -> bool {
-        self.methods != Methods::Any || self.paths != Paths::Any || self.tls == Tls::Inspect
+    fn is_narrow(&self) -> bool {
+        self.methods != Methods::Any || self.paths != Paths::Any
     }
+
+    fn looks_inside(&self) -> bool {
+        self.is_narrow() || self.tls == Tls::Inspect
+    }
+}
+
+/// The rule of a list that allows a request; `None` where no rule names the host.
+fn judge<'a>(
+    list: &'a [HostRule],
+    host: &HostName,
+    port: u16,
+    method: &::http::Method,
+    path: &str,
+) -> Option<Result<&'a HostRule, Refusal>> {
+    let (mut first, mut method_fits) = (None, false);
+    for rule in list.iter().filter(|rule| rule.pattern.matches(host, port)) {
+        first.get_or_insert(rule);
+        if rule.methods.allows(method) {
+            method_fits = true;
+            if rule.paths.allows(path) {
+                return Some(Ok(rule));
+            }
+        }
+    }
+    let (host, rule) = (host.clone(), first?.name());
+    Some(Err(if method_fits {
+        Refusal::Path { host, path: path.chars().take(SHOWN_PATH).collect(), rule }
+    } else {
+        Refusal::Method { host, method: method.to_string(), rule }
+    }))
 }
 
 impl Rules {
@@ -161,6 +195,17 @@ impl Rules {
         exchanges.peek().is_none() || exchanges.any(|exchange| exchange.path == path)
     }
 
+    /// What a sandbox was given to reach.
+    pub fn of_reach(reach: &Reach) -> Self {
+        let mode = match reach.unlisted {
+            Unlisted::Refuse => Mode::Enforce,
+            Unlisted::Learn => Mode::Learn,
+        };
+        let limits = Limits { sent_bytes: reach.sent_bytes.unwrap_or(u64::MAX), tokens: reach.tokens, ..Limits::default() };
+        let narrower = reach.rules.iter().map(|set| set.iter().map(HostRule::from).collect()).collect();
+        Self { narrower, mode, limits, metered: reach.metered.clone(), ..Self::of_hosts(reach.hosts.iter().cloned()) }
+    }
+
     /// The first rule that names this host and port.
     pub fn connect(&self, host: &HostName, port: u16) -> Result<&HostRule, Refusal> {
         let rule = self.hosts.iter().find(|rule| rule.pattern.matches(host, port));
@@ -174,31 +219,28 @@ impl Rules {
 
     /// The rule that allows this request.
     pub fn request(&self, host: &HostName, port: u16, method: &::http::Method, path: &str) -> Result<&HostRule, Refusal> {
-        let first = self.connect(host, port)?;
-        let fitting = self.hosts.iter().filter(|rule| rule.pattern.matches(host, port));
-        let mut method_fits = false;
-        for rule in fitting {
-            if !rule.methods.allows(method) {
-                continue;
-            }
-            method_fits = true;
-            if rule.paths.allows(path) {
-                return Ok(rule);
-            }
+        let nobody = || Err(Refusal::Host { host: host.clone(), port });
+        let allowed = judge(&self.hosts, host, port, method, path).unwrap_or_else(nobody)?;
+        for set in &self.narrower {
+            judge(set, host, port, method, path).transpose()?;
         }
-        let (host, rule) = (host.clone(), first.name());
-        Err(if method_fits {
-            Refusal::Path { host, path: path.chars().take(SHOWN_PATH).collect(), rule }
-        } else {
-            Refusal::Method { host, method: method.to_string(), rule }
-        })
+        Ok(allowed)
     }
 
-    /// How connections to this host are treated. `Tunnel` and `Pass` give way to any rule that has to see inside.
+    /// How connections to this host are treated. `Tunnel` and `Pass` give way to any rule that has to see inside; where something is
+    /// written of the use of a host, that counts.
     pub fn treatment(&self, host: &HostName, port: u16) -> Tls {
+        let names_it = |rule: &&HostRule| rule.pattern.matches(host, port);
         let mut treatment = None;
-        for rule in self.hosts.iter().filter(|rule| rule.pattern.matches(host, port)) {
+        for rule in self.narrower.iter().flatten().filter(names_it) {
             if rule.looks_inside() {
+                return Tls::Inspect;
+            }
+            treatment.get_or_insert(rule.tls);
+        }
+        let written = treatment.is_some();
+        for rule in self.hosts.iter().filter(names_it) {
+            if rule.is_narrow() || (!written && rule.looks_inside()) {
                 return Tls::Inspect;
             }
             treatment.get_or_insert(rule.tls);
@@ -210,6 +252,23 @@ impl Rules {
     pub fn grants_address(&self, address: IpAddr, port: u16) -> bool {
         let host = HostName::Address(address);
         self.hosts.iter().any(|rule| rule.pattern.granted_address().is_some() && rule.pattern.matches(&host, port))
+    }
+}
+
+impl From<&HostUse> for HostRule {
+    fn from(written: &HostUse) -> Self {
+        // A method that hyper could not send is none that could be asked for.
+        let methods = written.methods.iter().filter_map(|method| ::http::Method::from_bytes(method.as_str().as_bytes()).ok());
+        Self {
+            pattern: written.host.clone(),
+            methods: if written.methods.is_empty() { Methods::Any } else { Methods::Only(methods.collect()) },
+            paths: if written.paths.is_empty() { Paths::Any } else { Paths::Only(written.paths.clone()) },
+            tls: match written.tls {
+                TlsUse::Inspect => Tls::Inspect,
+                TlsUse::Pass => Tls::Pass,
+                TlsUse::Tunnel => Tls::Tunnel,
+            },
+        }
     }
 }
 
@@ -286,6 +345,33 @@ mod tests {
     }
 
     #[test]
+    fn narrower_rules_take_away_and_never_add() {
+        use ::http::Method;
+        let rules = Rules {
+            hosts: vec![HostRule::allow(HostPattern::parse("*.example").unwrap())],
+            narrower: vec![
+                vec![rule("api.example", &[Method::GET], &[], Tls::Inspect), rule("api.example", &[Method::PUT], &["/a/**"], Tls::Inspect)],
+                vec![rule("*.example", &[], &["/a/**", "/b"], Tls::Inspect), rule("other.test", &[], &[], Tls::Inspect)],
+            ],
+            ..Rules::default()
+        };
+        for (host, method, path, goes) in [
+            ("api.example", Method::GET, "/a/x", true),
+            ("api.example", Method::GET, "/b", true),
+            ("api.example", Method::GET, "/c", false),
+            ("api.example", Method::PUT, "/a", true),
+            ("api.example", Method::PUT, "/b", false),
+            ("api.example", Method::POST, "/a", false),
+            ("www.example", Method::POST, "/a", true),
+            ("www.example", Method::POST, "/c", false),
+            ("other.test", Method::GET, "/", false),
+        ] {
+            let host = HostName::parse(host).unwrap();
+            assert_eq!(rules.request(&host, 443, &method, path).is_ok(), goes, "{host} {method} {path}");
+        }
+    }
+
+    #[test]
     fn passing_gives_way_to_rules_that_look_inside() {
         let rules = Rules {
             hosts: vec![
@@ -301,6 +387,12 @@ mod tests {
         assert_eq!(treatment("b.example", 443), Tls::Inspect);
         assert_eq!(treatment("10.0.0.1", 5432), Tls::Tunnel);
         assert_eq!(treatment("c.example", 443), Tls::Inspect);
+        // What is written of a host's use counts, unless the host itself is allowed only in part.
+        let narrower = vec![vec![rule("c.example", &[], &[], Tls::Pass), rule("b.example", &[], &[], Tls::Pass)]];
+        let plain = HostRule::allow(HostPattern::parse("c.example").unwrap());
+        let rules = Rules { hosts: rules.hosts.into_iter().chain([plain]).collect(), narrower, ..Rules::default() };
+        let treatment = |host: &str| rules.treatment(&HostName::parse(host).unwrap(), 443);
+        assert_eq!([treatment("a.example"), treatment("b.example"), treatment("c.example")], [Tls::Pass, Tls::Inspect, Tls::Pass]);
         assert!(rules.grants_address("10.0.0.1".parse().unwrap(), 5432));
         assert!(!rules.grants_address("10.0.0.1".parse().unwrap(), 80));
     }

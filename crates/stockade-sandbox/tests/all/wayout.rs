@@ -42,7 +42,7 @@ fn as_both(name: &str, test: impl Fn(&Path)) {
 /// Egress's end of a channel, and the guest's.
 fn pair() -> (OwnedFd, WayOut) {
     let (egress, channel) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    (egress, WayOut { channel, proxy_port: PROXY, ports: vec![443, 8443], authorities: None })
+    (egress, WayOut { channel, proxy_port: PROXY, ports: vec![443, 8443], authorities: None, java_authorities: None, alarm: None })
 }
 
 struct Inside {

@@ -205,7 +205,7 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(_) => CstInputValue::Number(value.to_string()),
         Value::Text(text) => CstInputValue::String(text.clone().into_owned()),
         Value::List(hosts) => CstInputValue::Array(hosts.iter().map(|host| CstInputValue::String(host.to_string())).collect()),
-        Value::Secrets(_) | Value::Prices(_) => written(&value.to_json()),
+        Value::Secrets(_) | Value::Prices(_) | Value::Rules(_) => written(&value.to_json()),
     }
 }
 

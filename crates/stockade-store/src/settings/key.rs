@@ -36,6 +36,8 @@ pub enum Kind {
     Secrets,
     /// Prices of models by the beginnings of their names.
     Prices,
+    /// What may be done at allowed hosts.
+    Rules,
 }
 
 /// Bounds of a number, both included.
@@ -69,6 +71,8 @@ pub enum ProjectRule {
     TowardReadOnly,
     /// What both lists allow.
     Intersect,
+    /// One more set of rules, which holds beside the others.
+    AddRules,
 }
 
 impl Kind {
@@ -87,6 +91,7 @@ impl Kind {
             Self::Hosts => "a list of hosts".to_owned(),
             Self::Secrets => "an object with an entry for each secret".to_owned(),
             Self::Prices => "an object with an entry for each model".to_owned(),
+            Self::Rules => "a list of rules".to_owned(),
         }
     }
 
@@ -94,7 +99,7 @@ impl Kind {
     pub fn takes_null(self) -> bool {
         match self {
             Self::Text(null) | Self::Integer(_, null) | Self::Number(_, null) => null == Null::Allowed,
-            Self::Bool | Self::Choice(_) | Self::Hosts | Self::Secrets | Self::Prices => false,
+            Self::Bool | Self::Choice(_) | Self::Hosts | Self::Secrets | Self::Prices | Self::Rules => false,
         }
     }
 }

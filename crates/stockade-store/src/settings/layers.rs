@@ -7,6 +7,7 @@
 use super::document::{Document, Entry};
 use super::error::{Place, SettingsError};
 use super::key::{Key, ProjectRule};
+use super::rules;
 use super::source::{Layer, Source};
 use super::table::KEYS;
 use super::value::Value;
@@ -54,11 +55,18 @@ fn tighten(entry: Entry, cell: &Cell) -> Result<Value, SettingsError> {
         (ProjectRule::Intersect, Value::List(effective), Value::List(wanted)) => {
             return Ok(Value::List(host::intersect(wanted, effective)));
         }
+        (ProjectRule::AddRules, Value::Rules(effective), Value::Rules(wanted)) if rules::only_narrow(wanted) => {
+            return Ok(Value::Rules(effective.iter().chain(wanted).cloned().collect()));
+        }
         (ProjectRule::TurnOff, Value::Bool(effective), Value::Bool(wanted)) => *effective || !*wanted,
         (ProjectRule::Lower, Value::Null, Value::Number(_) | Value::Null) => true,
         (ProjectRule::Lower, Value::Number(effective), Value::Number(wanted)) => wanted <= effective,
         (ProjectRule::TowardReadOnly, Value::Text(effective), Value::Text(wanted)) => freedom(wanted) <= freedom(effective),
-        (ProjectRule::Intersect | ProjectRule::TurnOff | ProjectRule::Lower | ProjectRule::TowardReadOnly, _, _) => false,
+        (
+            ProjectRule::Intersect | ProjectRule::TurnOff | ProjectRule::Lower | ProjectRule::TowardReadOnly | ProjectRule::AddRules,
+            _,
+            _,
+        ) => false,
     };
     if allowed {
         return Ok(entry.value);

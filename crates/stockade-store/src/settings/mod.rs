@@ -18,6 +18,7 @@ mod layers;
 mod nearest;
 pub mod prices;
 mod read;
+mod rules;
 pub mod secrets;
 pub mod source;
 pub mod table;
@@ -32,7 +33,7 @@ pub use edit::{Outcome, Target, config_set, config_unset};
 pub use error::SettingsError;
 pub use flags::{Flags, Overruled};
 pub use prices::Price;
-pub use secrets::{SecretSetting, SecretSource};
+pub use secrets::{OnMisuse, Place, SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
 pub use typed::{Accel, Backend, Caller, Durability};
 

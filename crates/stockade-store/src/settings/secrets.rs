@@ -29,7 +29,7 @@ const MAX_HOSTS: usize = 64;
 const MAX_TEXT: usize = 4096;
 /// Whole numbers are exact up to here.
 const MAX_COUNT: u64 = 1 << 53;
-const FIELDS: [&str; 8] = ["source", "variable", "path", "command", "hosts", "maxUses", "maxBytes", "maxSeconds"];
+const FIELDS: [&str; 10] = ["source", "variable", "path", "command", "hosts", "places", "onMisuse", "maxUses", "maxBytes", "maxSeconds"];
 
 /// One secret as the settings describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +40,59 @@ pub struct SecretSetting {
     pub source: SecretSource,
     /// The only hosts it may be bound to; empty: any that a command line names.
     pub hosts: Vec<HostPattern>,
+    /// Where in a request it is put in, besides header values.
+    pub places: Vec<Place>,
+    /// What happens when its placeholder is on its way elsewhere.
+    pub on_misuse: OnMisuse,
     /// How often one sandbox may use it.
     pub max_uses: Option<u64>,
     /// How many bytes of requests that carry it one sandbox may send.
     pub max_bytes: Option<u64>,
     /// For how long after its start one sandbox may use it.
     pub max_seconds: Option<u64>,
+}
+
+/// A part of a request that a placeholder is replaced in only where somebody wrote so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The query of the target.
+    Query,
+    /// The body.
+    Body,
+}
+
+impl Place {
+    const ALL: [Self; 2] = [Self::Query, Self::Body];
+
+    /// The word in settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// What happens when a placeholder is on its way to a host that its secret is not for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMisuse {
+    /// The request is refused.
+    #[default]
+    Refuse,
+    /// And everything in the sandbox is killed.
+    End,
+}
+
+impl OnMisuse {
+    const ALL: [Self; 2] = [Self::Refuse, Self::End];
+
+    /// The word in settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::End => "end",
+        }
+    }
 }
 
 /// Where the value of a secret is.
@@ -107,6 +154,12 @@ fn entry_to_json(secret: &SecretSetting) -> Json {
     if !secret.hosts.is_empty() {
         entry.insert("hosts".to_owned(), secret.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().into());
     }
+    if !secret.places.is_empty() {
+        entry.insert("places".to_owned(), secret.places.iter().map(|place| place.word()).collect::<Vec<_>>().into());
+    }
+    if secret.on_misuse != OnMisuse::default() {
+        entry.insert("onMisuse".to_owned(), secret.on_misuse.word().into());
+    }
     for (field, bound) in [("maxUses", secret.max_uses), ("maxBytes", secret.max_bytes), ("maxSeconds", secret.max_seconds)] {
         if let Some(bound) = bound {
             entry.insert(field.to_owned(), bound.into());
@@ -133,6 +186,8 @@ fn one(text: &str, entry: &Json) -> Result<SecretSetting, BadValue> {
     Ok(SecretSetting {
         source,
         hosts: hosts(&name, fields.get("hosts"))?,
+        places: places(&name, fields.get("places"))?,
+        on_misuse: on_misuse(&name, fields.get("onMisuse"))?,
         max_uses: count("maxUses")?,
         max_bytes: count("maxBytes")?,
         max_seconds: count("maxSeconds")?,
@@ -221,6 +276,29 @@ fn hosts(name: &SecretName, written: Option<&Json>) -> Result<Vec<HostPattern>, 
     Ok(hosts)
 }
 
+fn places(name: &SecretName, written: Option<&Json>) -> Result<Vec<Place>, BadValue> {
+    let items = match written {
+        None => return Ok(Vec::new()),
+        Some(Json::Array(items)) => items,
+        Some(other) => return Err(problem(format!("`{name}.places` is {}; write a list", describe(other)))),
+    };
+    let mut places = Vec::new();
+    for item in items {
+        let place = Place::ALL.into_iter().find(|place| item == place.word());
+        let place = place.ok_or_else(|| problem(format!("`{name}.places` has {} in it; write query or body", describe(item))))?;
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+fn on_misuse(name: &SecretName, written: Option<&Json>) -> Result<OnMisuse, BadValue> {
+    let Some(written) = written else { return Ok(OnMisuse::default()) };
+    let known = OnMisuse::ALL.into_iter().find(|known| written == known.word());
+    known.ok_or_else(|| problem(format!("`{name}.onMisuse` is {}; write refuse or end", describe(written))))
+}
+
 fn check_text<'a>(name: &SecretName, field: &str, text: &'a str) -> Result<&'a str, BadValue> {
     if text.is_empty() || text.len() > MAX_TEXT || escape(text) != text {
         return Err(problem(format!(
@@ -250,10 +328,11 @@ mod tests {
             "B": { "source": "env", "variable": "OTHER" },
             "C": { "source": "file", "path": "/run/secrets/c", "maxSeconds": 60 },
             "D": { "source": "command", "command": ["gh", "auth", "token"], "hosts": ["api.github.com", "*.x.org:8443"], "maxUses": 5, "maxBytes": 9 },
+            "E": { "source": "store", "places": ["query", "body"], "onMisuse": "end" },
         });
         let secrets = read(&written).unwrap();
         assert_eq!(to_json(&secrets), written);
-        assert_eq!(secrets.iter().map(|secret| secret.source.word()).collect::<Vec<_>>(), ["store", "env", "file", "command"]);
+        assert_eq!(secrets.iter().map(|secret| secret.source.word()).collect::<Vec<_>>(), ["store", "env", "file", "command", "store"]);
         let own = read(&json!({ "B": { "source": "env" } })).unwrap();
         assert_eq!(own.first().map(|secret| &secret.source), Some(&SecretSource::Env { variable: "B".parse().unwrap() }));
     }
@@ -278,6 +357,9 @@ mod tests {
             (json!({ "source": "command", "command": ["./gh"] }), "relative path"),
             (json!({ "source": "store", "hosts": ["https://a"] }), "`T.hosts`"),
             (json!({ "source": "store", "hosts": "a.com" }), "`T.hosts` is the string"),
+            (json!({ "source": "store", "places": "body" }), "`T.places` is the string"),
+            (json!({ "source": "store", "places": ["cookie"] }), "write query or body"),
+            (json!({ "source": "store", "onMisuse": "kill" }), "write refuse or end"),
             (json!({ "source": "store", "maxUses": 0 }), "`T.maxUses` is the number 0"),
             (json!({ "source": "store", "maxBytes": 1.5 }), "`T.maxBytes`"),
             (json!({ "source": "store", "maxSeconds": "1h" }), "`T.maxSeconds`"),

@@ -28,7 +28,7 @@ const fn null(name: &'static str, kind: Kind, meaning: &'static str, project: Pr
     Key { name, kind, default: Value::Null, meaning, project }
 }
 
-use ProjectRule::{Intersect, Lower, Never, TowardReadOnly, TurnOff};
+use ProjectRule::{AddRules, Intersect, Lower, Never, TowardReadOnly, TurnOff};
 
 /// The table.
 pub static KEYS: &[Key] = &[
@@ -44,6 +44,8 @@ pub static KEYS: &[Key] = &[
     key("sandbox.limits.pids", Kind::Integer(PIDS, Null::Refused), Value::Number(4096.0), Lower),
     key("sandbox.limits.disk", SIZE, Value::Number(10240.0), Lower),
     key("sandbox.limits.outputBytes", Kind::Integer(BYTES, Null::Refused), Value::Number(10_485_760.0), Lower),
+    key("sandbox.network.rules", Kind::Rules, Value::Rules(Vec::new()), AddRules),
+    null("sandbox.network.sentBytes", Kind::Integer(BYTES, Null::Allowed), "no limit", Lower),
     key("sandbox.shuru.checkpoint", TEXT, Value::word("stockade-env"), Never),
     key("sandbox.shuru.cpus", Kind::Integer(WHOLE_CPUS, Null::Refused), Value::Number(2.0), Lower),
     key("sandbox.shuru.memory", SIZE, Value::Number(2048.0), Lower),

@@ -67,7 +67,7 @@ fn defaults_are_those_of_the_contract() {
         "sandbox.enabled": true, "sandbox.backend": "auto", "sandbox.persistent": false, "sandbox.image": "stockade-sandbox",
         "sandbox.workspaceMode": "overlay", "sandbox.allowedHosts": [], "sandbox.timeoutSeconds": null,
         "sandbox.limits.cpus": null, "sandbox.limits.memory": null, "sandbox.limits.pids": 4096, "sandbox.limits.disk": 10240,
-        "sandbox.limits.outputBytes": 10_485_760,
+        "sandbox.limits.outputBytes": 10_485_760, "sandbox.network.rules": [], "sandbox.network.sentBytes": null,
         "sandbox.shuru.checkpoint": "stockade-env", "sandbox.shuru.cpus": 2, "sandbox.shuru.memory": 2048,
         "sandbox.shuru.diskSize": 4096, "sandbox.shuru.allowNet": false, "sandbox.shuru.allowedHosts": [],
         "sandbox.microvm.checkpoint": "stockade-env", "sandbox.microvm.cpus": 2, "sandbox.microvm.memory": 2048,
@@ -213,6 +213,13 @@ fn a_project_tightens() {
         ("sandbox.allowedHosts", json!(["a.com"]), json!([]), json!([])),
         ("sandbox.allowedHosts", json!([]), json!(["a.com"]), json!([])),
         ("sandbox.shuru.allowedHosts", json!(["a.com"]), json!(["a.com:443", "a.com:22"]), json!(["a.com:443"])),
+        ("sandbox.network.sentBytes", json!(null), json!(5), json!(5)),
+        (
+            "sandbox.network.rules",
+            json!([{"host": "a.com", "tls": "pass"}]),
+            json!([{"host": "b.com", "methods": ["GET"]}]),
+            json!([{"host": "a.com", "tls": "pass"}, {"host": "b.com", "methods": ["GET"]}]),
+        ),
     ] {
         let settings = load(&file(key, &user), &file(key, &project), "").unwrap();
         let row = settings.get(key).unwrap();
@@ -235,6 +242,8 @@ fn a_project_that_would_loosen_is_an_error_with_both_values() {
         ("sandbox.limits.outputBytes", None, json!(10_485_761)),
         ("sandbox.shuru.allowNet", None, json!(true)),
         ("sandbox.shuru.cpus", None, json!(3)),
+        ("sandbox.network.sentBytes", Some(json!(5)), json!(6)),
+        ("sandbox.network.rules", None, json!([{"host": "a.com", "tls": "pass"}])),
     ] {
         let world = World::new(&user.as_ref().map_or_else(String::new, |user| file(key, user)), &file(key, &project), "");
         let error = world.load().unwrap_err();

@@ -16,6 +16,7 @@ use super::secrets::SecretSetting;
 use super::source::{Source, Sourced};
 use super::value::Value;
 use stockade_core::host::HostPattern;
+use stockade_core::reach::HostUse;
 
 /// The wall-time limit of an agent's command when nobody says.
 const AGENT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -178,6 +179,21 @@ impl Settings {
         self.hosts("sandbox.allowedHosts")
     }
 
+    /// What may be done at allowed hosts: sets of rules, each of which counts.
+    pub fn network_rules(&self) -> Sourced<Vec<Vec<HostUse>>> {
+        self.sourced("sandbox.network.rules").map(|value| match value {
+            Value::Rules(sets) => sets,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) => {
+                Vec::new()
+            }
+        })
+    }
+
+    /// Bytes that a sandbox may send in all.
+    pub fn sent_bytes(&self) -> Option<u64> {
+        number(&self.cell("sandbox.network.sentBytes").value).map(|bytes| bytes as u64)
+    }
+
     /// The wall-time limit of one command.
     pub fn timeout(&self, caller: Caller) -> Sourced<Option<Duration>> {
         let (default, cell) = match caller {
@@ -270,7 +286,9 @@ impl Settings {
     pub fn secrets(&self) -> Sourced<Vec<SecretSetting>> {
         self.sourced("secrets").map(|value| match value {
             Value::Secrets(secrets) => secrets,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Prices(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Prices(_) | Value::Rules(_) => {
+                Vec::new()
+            }
         })
     }
 
@@ -278,7 +296,9 @@ impl Settings {
     pub fn prices(&self) -> Sourced<Vec<Price>> {
         self.sourced("agent.prices").map(|value| match value {
             Value::Prices(prices) => prices,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) | Value::Rules(_) => {
+                Vec::new()
+            }
         })
     }
 
@@ -312,14 +332,18 @@ impl Settings {
     fn optional(&self, name: &str) -> Sourced<Option<String>> {
         self.sourced(name).map(|value| match value {
             Value::Text(text) => Some(text.into_owned()),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) | Value::Rules(_) => {
+                None
+            }
         })
     }
 
     fn hosts(&self, name: &str) -> Sourced<Vec<HostPattern>> {
         self.sourced(name).map(|value| match value {
             Value::List(hosts) => hosts,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Secrets(_) | Value::Prices(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Secrets(_) | Value::Prices(_) | Value::Rules(_) => {
+                Vec::new()
+            }
         })
     }
 
@@ -348,6 +372,6 @@ fn limit<T>(value: T, source: &Source) -> Limit<T> {
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => Some(*number),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) => None,
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Secrets(_) | Value::Prices(_) | Value::Rules(_) => None,
     }
 }

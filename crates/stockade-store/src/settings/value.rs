@@ -7,8 +7,10 @@ use stockade_core::escape::escape;
 
 use super::key::{Key, Kind, Range};
 use super::prices::{self, Price};
+use super::rules;
 use super::secrets::{self, SecretSetting};
 use stockade_core::host::HostPattern;
+use stockade_core::reach::HostUse;
 
 /// The most hosts in one list.
 pub const MAX_HOSTS: usize = 1024;
@@ -34,6 +36,8 @@ pub enum Value {
     Secrets(Vec<SecretSetting>),
     /// Prices of models.
     Prices(Vec<Price>),
+    /// What may be done at hosts: a set from each file that counts.
+    Rules(Vec<Vec<HostUse>>),
 }
 
 /// Why something is not a value of its key.
@@ -76,6 +80,7 @@ impl Value {
             (Kind::Hosts, Json::Array(items)) => check_hosts(items).map(Self::List),
             (Kind::Secrets, Json::Object(entries)) => secrets::from_json(entries).map(Self::Secrets),
             (Kind::Prices, Json::Object(entries)) => prices::from_json(entries).map(Self::Prices),
+            (Kind::Rules, Json::Array(items)) => rules::from_json(items).map(Self::Rules),
             (
                 Kind::Bool
                 | Kind::Choice(_)
@@ -84,7 +89,8 @@ impl Value {
                 | Kind::Number(..)
                 | Kind::Hosts
                 | Kind::Secrets
-                | Kind::Prices,
+                | Kind::Prices
+                | Kind::Rules,
                 _,
             ) => Err(wrong_type()),
         }
@@ -103,6 +109,7 @@ impl Value {
                 as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON array".to_owned() })?
             }
             Kind::Secrets | Kind::Prices => as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON object".to_owned() })?,
+            Kind::Rules => as_json().ok_or_else(|| BadValue::Content { problem: "it is not a JSON array".to_owned() })?,
             Kind::Hosts if text.is_empty() => Json::Array(Vec::new()),
             Kind::Hosts => Json::Array(text.split(',').map(|host| Json::String(host.trim().to_owned())).collect()),
         };
@@ -120,6 +127,7 @@ impl Value {
             Self::Text(text) => Json::String(text.clone().into_owned()),
             Self::Secrets(secrets) => secrets::to_json(secrets),
             Self::Prices(prices) => prices::to_json(prices),
+            Self::Rules(sets) => rules::to_json(sets),
             Self::List(hosts) => Json::Array(hosts.iter().map(|host| Json::String(host.to_string())).collect()),
         }
     }

@@ -63,6 +63,8 @@ pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Setting
         metered: additions.metered.clone(),
         tokens: additions.tokens,
         logins: additions.logins.clone(),
+        rules: settings.network_rules().value,
+        sent_bytes: settings.sent_bytes(),
     })
 }
 

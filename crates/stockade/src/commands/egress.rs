@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -15,17 +16,17 @@ use stockade_broker::broker::SandboxLabel;
 use stockade_broker::client::Lookup;
 use stockade_broker::{SecretName, hygiene};
 use stockade_core::id::SandboxId;
-use stockade_core::reach::{Login, Unlisted};
+use stockade_core::reach::Login;
 use stockade_egress::exchange::Exchange;
 use stockade_egress::process::{self, Task, Teller};
+use stockade_egress::rules::Rules;
 use stockade_egress::rules::learn::Learnt;
-use stockade_egress::rules::{Mode, Rules};
 use stockade_egress::secrets::binding::{Budget, Place, Places};
 use stockade_egress::secrets::{LookUp, NoSecrets, Renewed};
 use stockade_egress::{Binding, Event, SecretValue, Secrets};
 
 use super::broker::connection;
-use crate::egress::order::{self, Order, Word};
+use crate::egress::order::{self, Misuse, Order, Part, Substitute, Word};
 use crate::egress::record::{Record, Row};
 use crate::egress::{confine, login};
 use crate::failure::Failure;
@@ -53,13 +54,18 @@ fn serve(owner: &UnixStream) -> Result<(), Failure> {
     let mut passed = passed.into_iter();
     let missing = || Failure::new(STEP, "a descriptor is missing from the order");
     let mut next = || passed.next().ok_or_else(missing);
-    let (newer, older, guest) = (File::from(next()?), File::from(next()?), next()?);
+    let (newer, older, guest, alarm) = (File::from(next()?), File::from(next()?), next()?, File::from(next()?));
     let broker = if order.reach.secrets.is_empty() { None } else { Some(next()?) };
     let logins = order.logins.iter().map(|_| next().map(File::from)).collect::<Result<Vec<_>, _>>()?;
     // Before the first thread: what is confined is this one and those it starts.
     confine::confine(&order.authority, &order.roots).map_err(|error| Failure::from_error(STEP, &error))?;
-    let mut teller =
-        ToOwner { owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?, record: Record::of_files(newer, older) };
+    let guarded = order.reach.secrets.iter().zip(&order.secrets).filter(|(_, substitute)| substitute.misuse == Misuse::End);
+    let mut teller = ToOwner {
+        owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?,
+        record: Record::of_files(newer, older),
+        guarded: guarded.map(|(secret, _)| secret.name.to_string()).collect(),
+        alarm,
+    };
     let task = task(order, guest, broker, logins, owner)?;
     process::serve(task, &mut teller).map_err(|error| Failure::from_error(STEP, &error))
 }
@@ -78,27 +84,20 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
         .filter(|token| token.member == REFRESH)
         .map(|token| token.secret.clone())
         .collect();
-    let body = |name: &SecretName| if renews.contains(name) { Place::Replace } else { Place::Leave };
     let exchanges: Vec<Exchange> = reach.logins.iter().map(exchange).collect();
+    let mut rules = Rules::of_reach(&reach);
+    rules.exchanges = exchanges;
     let bindings = reach.secrets.into_iter().zip(secrets).map(|(secret, substitute)| Binding {
-        places: Places { query: Place::Leave, body: body(&secret.name) },
+        places: parts(&substitute, &secret.name, &renews),
         name: secret.name.to_string(),
-        placeholder: substitute.placeholder,
         hosts: secret.hosts,
+        placeholder: substitute.placeholder,
         budget: Budget {
             expires: substitute.max_seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
             uses: substitute.max_uses,
             bytes: substitute.max_bytes,
         },
     });
-    let mut rules = Rules::of_hosts(reach.hosts);
-    rules.metered = reach.metered;
-    rules.exchanges = exchanges;
-    rules.limits.tokens = reach.tokens;
-    rules.mode = match reach.unlisted {
-        Unlisted::Refuse => Mode::Enforce,
-        Unlisted::Learn => Mode::Learn,
-    };
     let source: Arc<dyn Secrets> = match broker {
         None => Arc::new(NoSecrets),
         Some(stream) => {
@@ -121,6 +120,13 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
 fn exchange(login: &Login) -> Exchange {
     let tokens = login.tokens.iter().map(|token| (token.member.clone(), token.secret.to_string())).collect();
     Exchange { hosts: login.hosts.clone(), path: login.path.clone(), tokens }
+}
+
+/// Where a secret is put in besides headers: where settings say so, and in bodies what renews a login.
+fn parts(substitute: &Substitute, name: &SecretName, renews: &[SecretName]) -> Places {
+    let place = |part| if substitute.places.contains(&part) { Place::Replace } else { Place::Leave };
+    let body = if renews.contains(name) { Place::Replace } else { place(Part::Body) };
+    Places { query: place(Part::Query), body }
 }
 
 /// Values from the broker, and newer ones that a server handed out since.
@@ -157,6 +163,10 @@ impl Secrets for FromBroker {
 struct ToOwner {
     owner: UnixStream,
     record: Record,
+    /// Secrets whose misuse ends everything inside.
+    guarded: Vec<String>,
+    /// Whoever holds the sandbox looks at its other end.
+    alarm: File,
 }
 
 impl Teller for ToOwner {
@@ -165,7 +175,12 @@ impl Teller for ToOwner {
     }
 
     fn event(&mut self, event: &Event) -> std::io::Result<()> {
-        self.record.add(&Row::from(event))
+        // Written down first: what ended a sandbox must be found in its record.
+        self.record.add(&Row::from(event))?;
+        if event.misused().is_some_and(|secret| self.guarded.iter().any(|name| name == secret)) {
+            self.alarm.write_all(b"!")?;
+        }
+        Ok(())
     }
 
     fn end(&mut self, learnt: &Learnt) {

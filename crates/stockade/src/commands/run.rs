@@ -137,7 +137,7 @@ fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Contex
         context.printer.json(&result(done, traffic, assembled))?;
     } else {
         if let Ending::Limit(demand) = &done.outcome.ending {
-            context.printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed"));
+            context.printer.warning(killed(*demand));
         }
         if done.outcome.ending == Ending::TimedOut {
             context.printer.warning("the time limit was reached; everything in the sandbox was killed");
@@ -158,6 +158,14 @@ fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Contex
         context.printer.note(format!("{} changed: stockade sandbox diff {id} · apply · discard", files(left)));
     }
     Ok(code(&done.outcome.ending))
+}
+
+/// Why everything in a sandbox was killed.
+pub(crate) fn killed(demand: Demand) -> String {
+    if demand == Demand::Secrets {
+        return "a secret was on its way to a host that it is not for; everything in the sandbox was killed".to_owned();
+    }
+    format!("the {demand} limit was reached; everything in the sandbox was killed")
 }
 
 pub(super) fn files(count: usize) -> String {

@@ -11,6 +11,7 @@
 
 pub(crate) mod authorities;
 pub(crate) mod confine;
+pub(crate) mod java;
 pub(crate) mod login;
 pub(crate) mod order;
 pub(crate) mod outlet;

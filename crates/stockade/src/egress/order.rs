@@ -19,11 +19,11 @@ use stockade_core::reach::Reach;
 use super::login;
 
 /// Another version is another program: the owner executes its own.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The longest order, and the longest word.
 const MAX_BYTES: u32 = 4 << 20;
-/// Events, older events, the sandbox's socket, the broker's where there are secrets, and the files of logins.
-const MAX_DESCRIPTORS: usize = 4 + MAX_LOGINS;
+/// Events, older events, the sandbox's socket, the alarm, the broker's where there are secrets, and the files of logins.
+const MAX_DESCRIPTORS: usize = 5 + MAX_LOGINS;
 /// The most logins of one sandbox.
 pub(crate) const MAX_LOGINS: usize = 4;
 
@@ -60,6 +60,30 @@ pub(crate) struct Substitute {
     pub(crate) max_bytes: Option<u64>,
     /// For so long.
     pub(crate) max_seconds: Option<u64>,
+    /// Where in a request it is replaced, besides header values.
+    pub(crate) places: Vec<Part>,
+    /// What happens when it is on its way elsewhere.
+    pub(crate) misuse: Misuse,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    /// The query of the target.
+    Query,
+    /// The body.
+    Body,
+}
+
+/// What happens after a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Misuse {
+    /// Nothing.
+    Refuse,
+    /// The alarm is raised, and everything in the sandbox ends.
+    End,
 }
 
 /// What egress says.
@@ -158,7 +182,14 @@ mod tests {
             version: VERSION,
             sandbox: SandboxId::from_parts(1, 2),
             reach: Reach::default(),
-            secrets: vec![Substitute { placeholder: "p".repeat(16), max_uses: Some(1), max_bytes: None, max_seconds: None }],
+            secrets: vec![Substitute {
+                placeholder: "p".repeat(16),
+                max_uses: Some(1),
+                max_bytes: None,
+                max_seconds: None,
+                places: vec![Part::Query, Part::Body],
+                misuse: Misuse::End,
+            }],
             authority: "/a".into(),
             roots: Vec::new(),
             logins: Vec::new(),
@@ -179,7 +210,7 @@ mod tests {
         assert!(receive(&egress).is_err());
         let (owner, egress) = UnixStream::pair().unwrap();
         let text =
-            r#"{"version":2,"sandbox":"x","reach":{"hosts":[],"secrets":[],"unlisted":"refuse"},"secrets":[],"authority":"/","roots":[]}"#;
+            r#"{"version":1,"sandbox":"x","reach":{"hosts":[],"secrets":[],"unlisted":"refuse"},"secrets":[],"authority":"/","roots":[]}"#;
         (&owner).write_all(&(text.len() as u32).to_be_bytes()).unwrap();
         (&owner).write_all(text.as_bytes()).unwrap();
         assert!(receive(&egress).is_err());

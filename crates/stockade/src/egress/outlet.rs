@@ -22,9 +22,9 @@ use stockade_core::reach::Reach;
 use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
-use stockade_store::settings::{SecretSetting, Settings};
+use stockade_store::settings::{OnMisuse, Place, SecretSetting, Settings};
 
-use super::order::{self, Order, Substitute, VERSION, Word};
+use super::order::{self, Misuse, Order, Part, Substitute, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
 use super::{authorities, login, variables};
@@ -97,6 +97,7 @@ impl<'a> Outlet<'a> {
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
         let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
         let (inside, outside) = channel()?;
+        let (alarm, alarm_of_egress) = alarm()?;
         let egress = processes::egress(self.context)?;
         let order = Order {
             version: VERSION,
@@ -110,7 +111,8 @@ impl<'a> Outlet<'a> {
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
         let logins = self.reach.logins.iter().map(login::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let [newer, older] = record.files();
-        let passed = [newer.as_fd(), older.as_fd(), outside.as_fd()].into_iter().chain(lookup.as_ref().map(|stream| stream.as_fd()));
+        let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
+        let passed = always.into_iter().chain(lookup.as_ref().map(|stream| stream.as_fd()));
         let passed = passed.chain(logins.iter().map(|file| file.as_fd()));
         let said = order::send(&egress.connection, &order, &passed.collect::<Vec<_>>()).and_then(|()| {
             egress.connection.set_read_timeout(Some(PATIENCE))?;
@@ -122,7 +124,7 @@ impl<'a> Outlet<'a> {
             Ok(Word::End { .. }) => return Err(Failure::new("egress", "it ended before it began")),
             Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
         };
-        let authorities = authorities::write(directory, &certificate, self.context)?;
+        let trusted = authorities::write(directory, &certificate, self.context)?;
         let mut ports = self.reach.ports();
         ports.extend(WEB_PORTS);
         ports.sort_unstable();
@@ -131,7 +133,14 @@ impl<'a> Outlet<'a> {
         let mut environment = variables::of_way_out(proxy_port, self.given);
         environment.extend(bound.iter().map(|bound| (bound.binding.name().to_string(), bound.placeholder.as_str().into())));
         self.open.replace(Some(Standing { egress, broker, record }));
-        let way_out = WayOut { channel: inside, proxy_port, ports, authorities: Some(authorities) };
+        let way_out = WayOut {
+            channel: inside,
+            proxy_port,
+            ports,
+            authorities: Some(trusted.pem),
+            java_authorities: trusted.java,
+            alarm: Some(alarm),
+        };
         Ok(Opened { way_out, environment })
     }
 
@@ -176,6 +185,10 @@ impl<'a> Outlet<'a> {
         let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
         let mut owner = Owner::connect(connection).map_err(|error| failed(&error))?;
         let bound = owner.register(&SandboxLabel::from(id), wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        // The broker has them now, and nobody else needs them.
+        for variable in self.reach.secrets.iter().filter_map(|secret| Broker::variable_of(settings, &secret.name)) {
+            self.context.environment.forget(variable.as_str());
+        }
         Ok((Some((role, owner)), Some(lookup), bound))
     }
 
@@ -219,7 +232,25 @@ fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
         max_uses: setting.and_then(|setting| setting.max_uses),
         max_bytes: setting.and_then(|setting| setting.max_bytes),
         max_seconds: setting.and_then(|setting| setting.max_seconds),
+        places: setting.map(|setting| setting.places.iter().map(part).collect()).unwrap_or_default(),
+        misuse: match setting.map(|setting| setting.on_misuse).unwrap_or_default() {
+            OnMisuse::Refuse => Misuse::Refuse,
+            OnMisuse::End => Misuse::End,
+        },
     }
+}
+
+fn part(place: &Place) -> Part {
+    match place {
+        Place::Query => Part::Query,
+        Place::Body => Part::Body,
+    }
+}
+
+/// What egress raises when everything inside must end: the sandbox's end and that of egress.
+fn alarm() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| Failure::new("egress", format!("making the sandbox's alarm: {errno}")))
 }
 
 /// The pair over which connections are passed: the guest's end and ours.

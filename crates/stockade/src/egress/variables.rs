@@ -8,7 +8,7 @@ const PROXY_PORTS: std::ops::RangeInclusive<u16> = 61_080..=65_535;
 pub(crate) const AUTHORITIES: &str = stockade_sandbox::wayout::AUTHORITIES;
 
 /// Each names a file of authorities to one or more kinds of program.
-const TRUST: [&str; 11] = [
+const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
@@ -20,6 +20,7 @@ const TRUST: [&str; 11] = [
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
     "BUNDLE_SSL_CA_CERT",
     "DENO_CERT",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];
 const PROXY: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];

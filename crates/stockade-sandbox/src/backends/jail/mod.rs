@@ -200,6 +200,12 @@ fn stand(raised: Raised, start: &Start<'_>, starter: Starter, passing: Passing, 
         enforcement::outer_proc(&mut enforcement);
     }
     wall.memory = wall.cgroup.sampled_memory();
+    let alarm = start.way_out.and_then(|way_out| way_out.alarm.as_ref()).map(OwnedFd::try_clone).transpose();
+    wall.alarm = alarm.map_err(|e| BackendError::Step {
+        step: "way out".into(),
+        detail: format!("keeping the alarm: {e}"),
+        fix: "raise the limit of open files (ulimit -n)".into(),
+    })?;
     if wall.memory.is_some()
         && let Err(error) = limits::sampler::memory_of_tree(wall.guest.pid as u32, u64::MAX)
     {
@@ -242,7 +248,7 @@ fn plan_of(
     let executables = spec.exec_list.as_ref().map(|list| exec_list::resolve(list, &spec.path_dirs)).transpose()?;
     refuse_writable_programs(executables.as_deref().unwrap_or_default(), spec)?;
     let files = spec.mounts.iter().map(|m| m.host.as_path()).filter(|p| !p.is_dir()).map(Path::to_owned).collect();
-    let shown = start.way_out.map(authority_places).unwrap_or_default();
+    let authorities = start.way_out.map(authority_places).unwrap_or_default();
     let inputs = Inputs {
         files: &files,
         spec,
@@ -255,21 +261,21 @@ fn plan_of(
         hidden: start.hidden,
         proc: proc_place(spec),
         names: if start.way_out.is_some() { Names::ThroughEgress } else { Names::AsOutside },
-        authorities: start.way_out.and_then(|way_out| way_out.authorities.as_deref()).map(|file| (file, shown.as_slice())),
+        authorities: &authorities,
     };
     Ok(plan::build(&inputs, open)?)
 }
 
-/// Where the authorities are shown: our own place, and those of the system's that this machine has, each once.
-fn authority_places(way_out: &WayOut) -> Vec<PathBuf> {
-    if way_out.authorities.is_none() {
-        return Vec::new();
+/// Which files of authorities are shown where: at our own place, at those of the system's that this machine has, and at Java's.
+fn authority_places(way_out: &WayOut) -> Vec<(&Path, PathBuf)> {
+    let mut places = Vec::new();
+    if let Some(file) = &way_out.authorities {
+        let system = wayout::shown(wayout::SYSTEM_AUTHORITIES.iter().map(PathBuf::from));
+        places.extend(system.into_iter().chain([wayout::AUTHORITIES.into()]).map(|place| (file.as_path(), place)));
     }
-    let system = wayout::SYSTEM_AUTHORITIES.iter().filter_map(|path| std::fs::canonicalize(path).ok());
-    let mut places: Vec<PathBuf> = system.filter(|path| ["/etc", "/usr"].iter().any(|shown| path.starts_with(shown))).collect();
-    places.push(wayout::AUTHORITIES.into());
-    places.sort();
-    places.dedup();
+    if let Some(file) = &way_out.java_authorities {
+        places.extend(wayout::java_places().into_iter().map(|place| (file.as_path(), place)));
+    }
     places
 }
 

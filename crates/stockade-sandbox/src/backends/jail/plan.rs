@@ -98,8 +98,8 @@ pub struct Inputs<'a> {
     pub proc: ProcPlace,
     /// Who answers questions about names.
     pub names: Names,
-    /// The authorities to trust: a file of the host, and the places where it is shown.
-    pub authorities: Option<(&'a Path, &'a [PathBuf])>,
+    /// The authorities to trust: files of the host, each with a place where it is shown.
+    pub authorities: &'a [(&'a Path, PathBuf)],
 }
 
 /// A plan that cannot be made.
@@ -405,10 +405,9 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// The file of authorities, over the system's own and at a place that is always there.
+    /// The files of authorities, over the system's own and at a place that is always there.
     fn authorities(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
-        let Some((file, places)) = self.inputs.authorities else { return Ok(()) };
-        for place in places {
+        for (file, place) in self.inputs.authorities {
             let source = open(file, Ownership::Read)?;
             let (target, access, execution) = (bytes(place), Access::ReadOnly {}, Execution::Denied {});
             self.items.push(Item::Bind { source, target, access, execution });
@@ -566,7 +565,7 @@ mod tests {
             hidden: &["/home/a/.local/state/stockade".into()],
             proc: ProcPlace::Fresh,
             names,
-            authorities: None,
+            authorities: &[],
         };
         build(&inputs, open)
     }

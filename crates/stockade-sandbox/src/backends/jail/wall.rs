@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use stockade_core::demand::Demand;
@@ -25,6 +25,8 @@ pub(super) struct Wall {
     pub(super) pids: bool,
     /// How many processes and threads are too many, where no cgroup notices.
     pub(super) tasks: Option<usize>,
+    /// Whether a secret was misused: then there is something to read.
+    pub(super) alarm: Option<OwnedFd>,
     /// What a look found; it stays found.
     hit: Option<Demand>,
 }
@@ -81,11 +83,15 @@ impl Wall {
             full_is_limit: false,
             pids: false,
             tasks: None,
+            alarm: None,
             hit: None,
         }
     }
 
     fn look(&mut self) -> Option<Demand> {
+        if self.alarm.as_ref().is_some_and(is_raised) {
+            return Some(Demand::Secrets);
+        }
         let sample = self.cgroup.sample();
         if let Some(lost) = sample.lost {
             // Somebody outside took a limit away that was promised.
@@ -125,6 +131,13 @@ impl Wall {
         }
         None
     }
+}
+
+/// Whether there is something to read; an end that is merely closed says nothing.
+fn is_raised(alarm: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut asked = [PollFd::new(alarm, PollFlags::IN)];
+    rustix::event::poll(&mut asked, Some(&now)).is_ok() && asked.iter().any(|fd| fd.revents().contains(PollFlags::IN))
 }
 
 impl Drop for Wall {

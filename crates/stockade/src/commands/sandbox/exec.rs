@@ -18,7 +18,7 @@ use stockade_sandbox::state::{Found, Record};
 use stockade_sandbox::wire::{Exec, Stdio};
 use stockade_sandbox::{keeper, once};
 
-use super::super::run::{CAPTURE, SIGNALS, code, explain, refuse_directories, text_or_base64};
+use super::super::run::{CAPTURE, SIGNALS, code, explain, killed, refuse_directories, text_or_base64};
 use super::{connect, find};
 use crate::Context;
 use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
@@ -83,7 +83,7 @@ pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failu
         context.printer.json(&value)?;
     } else {
         if let Ending::Limit(demand) = &outcome.ending {
-            context.printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed"));
+            context.printer.warning(killed(*demand));
         }
         if outcome.ending == Ending::TimedOut {
             context.printer.warning("the time limit was reached; the program was killed");

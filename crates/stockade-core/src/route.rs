@@ -1,13 +1,55 @@
-//! Path patterns: `/repos/acme/*` (one segment each), `/repos/acme/**` (anything below). Compared after decoding, segment by segment.
+//! What a request asks for, as rules write it: methods, and path patterns: `/repos/acme/*` (one segment each), `/repos/acme/**` (anything
+//! below). Paths are compared after decoding, segment by segment.
 //!
 //! A path that a server might read as another one (dot segments, encoded slashes, backslashes, empty segments, control characters)
 //! matches no pattern at all.
 
+use crate::escape::escape;
+
 /// The longest pattern.
 const MAX_PATTERN: usize = 2048;
+/// The longest method; the longest registered one has 17 letters.
+const MAX_METHOD: usize = 32;
+
+/// A method, in capitals.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Method(String);
+
+/// Text that is no method.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a method: write it in capitals, as `GET`")]
+pub struct BadMethod(String);
+
+impl Method {
+    /// Checks a method.
+    pub fn parse(text: &str) -> Result<Self, BadMethod> {
+        let fits = !text.is_empty() && text.len() <= MAX_METHOD && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        if fits { Ok(Self(text.to_owned())) } else { Err(BadMethod(escape(text.get(..MAX_METHOD).unwrap_or(text)))) }
+    }
+
+    /// As it is sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = BadMethod;
+    fn try_from(text: String) -> Result<Self, BadMethod> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Method> for String {
+    fn from(method: Method) -> Self {
+        method.0
+    }
+}
 
 /// A checked pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PathPattern {
     segments: Vec<Segment>,
     text: String,
@@ -33,7 +75,7 @@ pub struct BadPath {
 impl PathPattern {
     /// Checks a pattern.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
-        let bad = |why| BadPath { text: stockade_core::escape::escape(text.get(..64).unwrap_or(text)), why };
+        let bad = |why| BadPath { text: escape(text.get(..64).unwrap_or(text)), why };
         if text.len() > MAX_PATTERN {
             return Err(bad("it is too long"));
         }
@@ -68,6 +110,19 @@ impl PathPattern {
             }
         }
         rest.next().is_none()
+    }
+}
+
+impl TryFrom<String> for PathPattern {
+    type Error = BadPath;
+    fn try_from(text: String) -> Result<Self, BadPath> {
+        Self::parse(&text)
+    }
+}
+
+impl From<PathPattern> for String {
+    fn from(pattern: PathPattern) -> Self {
+        pattern.text
     }
 }
 
@@ -146,9 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn bad_patterns_are_refused() {
+    fn bad_patterns_and_methods_are_refused() {
         for text in ["", "a", "/a/../b", "/a*", "/**/a", "//", &format!("/{}", "a".repeat(MAX_PATTERN))] {
             assert!(PathPattern::parse(text).is_err(), "{text}");
         }
+        for text in ["", "get", "GET ", "G\u{0}T", &"A".repeat(MAX_METHOD + 1)] {
+            assert!(Method::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Method::parse("M-SEARCH").unwrap().as_str(), "M-SEARCH");
     }
 }
