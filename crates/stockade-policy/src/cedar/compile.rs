@@ -142,6 +142,7 @@ impl Policies {
 }
 
 /// Reads one rule. Anything in it that this version does not know is a fault.
+#[expect(clippy::result_large_err, reason = "a fault ends the loading of a policy, and there are few")]
 fn rule(file: &PolicyFile, name: &Arc<str>, piece: &Piece<'_>, place: usize) -> Result<Rule, Fault> {
     let at = |kind, place, message: String| Fault::at(kind, &file.name, &file.text, place, message);
     let head = (piece.head, 1);

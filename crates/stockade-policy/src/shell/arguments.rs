@@ -123,7 +123,7 @@ impl Reader<'_> {
             self.call.flags.insert(name.to_owned());
         }
         if !is_long {
-            let letters = text.chars().skip(1).filter(|c| c.is_ascii_alphanumeric());
+            let letters = text.chars().skip(1).filter(char::is_ascii_alphanumeric);
             self.call.flags.extend(letters.map(|c| format!("-{c}")));
         }
         let before_subcommand = self.subcommand_at.is_none_or(|at| here < at);

@@ -75,10 +75,9 @@ impl Walk<'_> {
                 }
                 Place::Bare(_) | Place::Quoted => builder.push(text),
             },
-            WordPiece::SingleQuotedText(text) => builder.push(text),
             // Escapes could be worked out; nobody who means well writes a program's name like that.
             WordPiece::AnsiCQuotedText(text) if text.contains('\\') => builder.unknown(),
-            WordPiece::AnsiCQuotedText(text) => builder.push(text),
+            WordPiece::SingleQuotedText(text) | WordPiece::AnsiCQuotedText(text) => builder.push(text),
             WordPiece::DoubleQuotedSequence(pieces) | WordPiece::GettextDoubleQuotedSequence(pieces) => {
                 self.pieces(pieces, Place::Quoted, builder)?;
             }
@@ -90,9 +89,9 @@ impl Walk<'_> {
             WordPiece::TildeExpansion(_) => builder.unknown(),
             WordPiece::ParameterExpansion(expression) => {
                 if lists_words(expression) {
-                    builder.unknown_many()
+                    builder.unknown_many();
                 } else {
-                    unknown(builder)
+                    unknown(builder);
                 }
                 self.parameter(expression)?;
             }

@@ -40,7 +40,7 @@ fn check_depth(tokens: &[Token]) -> Result<(), Refusal> {
     for token in tokens {
         match token.to_str() {
             "if" | "while" | "until" | "for" | "case" | "select" | "{" | "(" | "((" | "!" | "time" | "coproc" | "function" | "[[" => {
-                depth += 1
+                depth += 1;
             }
             "fi" | "done" | "esac" | "}" | ")" | "))" | "]]" => depth = depth.saturating_sub(1),
             _ => {}

@@ -123,9 +123,9 @@ fn faults_have_a_place_and_a_caret() {
 
 #[test]
 fn examples_are_about_their_own_rule() {
+    let git = format!("permit ({EXEC} == Stockade::Program::\"git\") when {{ [\"log\", \"show\"].contains(context.subcommand) }};");
     let text = format!(
-        "// allow: git log --oneline | git show\n// deny: git push\n// deny: ls\n// deny: $git log\n{}\n// allow: GET api.example.org:443/repos\n// deny: example.org\n{}",
-        format!("permit ({EXEC} == Stockade::Program::\"git\") when {{ [\"log\", \"show\"].contains(context.subcommand) }};"),
+        "// allow: git log --oneline | git show\n// deny: git push\n// deny: ls\n// deny: $git log\n{git}\n// allow: GET api.example.org:443/repos\n// deny: example.org\n{}",
         "permit (principal is Stockade::Agent, action == Stockade::Action::\"connect\", resource == Stockade::Host::\"api.example.org\") \
          when { context.method == \"GET\" && context.tls };",
     );

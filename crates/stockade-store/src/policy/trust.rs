@@ -1,6 +1,7 @@
 //! Which projects' rules a person agreed to: by the workspace's path and a digest of the very files.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -116,5 +117,10 @@ fn digest(files: &[Found]) -> ProjectDigest {
             hash.update(part.as_bytes());
         }
     }
-    ProjectDigest(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    let digits = hash.finalize().iter().fold(String::new(), |mut digits, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    });
+    ProjectDigest(digits)
 }
