@@ -3,6 +3,7 @@
 //! A suite that fails does not stop the others, so that one run tells all. Nothing is ever skipped silently: what `--fast`
 //! leaves out is not in the table.
 
+mod clients;
 mod counts;
 mod packages;
 mod python;

@@ -36,7 +36,12 @@ const NEEDS: &[Need] = &[
         reason: "the conformance suite runs on somebody else's wall too, which tests the suite",
     },
     Need { program: "perl", package: "perl-base", reason: "the conformance suite: attempts written in it" },
-    Need { program: "java", package: "default-jre-headless", reason: "inside: many threads and memory maps" },
+    Need { program: "java", package: "default-jdk-headless", reason: "inside: many threads and memory maps" },
+    Need {
+        program: "javac",
+        package: "default-jdk-headless",
+        reason: "egress: a client with a list of authorities of its own, as a source",
+    },
 ];
 
 /// Makes sure that every needed program is there. Returns one line that sums up.
@@ -48,7 +53,8 @@ pub(crate) fn ensure() -> Result<String, Failure> {
     for need in &missing {
         println!("missing `{}` ({}): {}", need.program, need.package, need.reason);
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    packages.dedup();
     if !is_root()? || process::find_program("apt-get").is_none() {
         return Err(Failure::new(format!("programs are missing\nhint: sudo apt-get install {}", packages.join(" "))));
     }

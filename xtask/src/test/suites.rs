@@ -4,14 +4,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::counts::Counts;
-use super::{Extent, Passed, Suite, packages, python};
+use super::{Extent, Passed, Suite, clients, packages, python};
 use crate::failure::Failure;
 use crate::process::{self, Watched};
 use crate::workspace::Workspace;
 use crate::{agents, deny, docs, terminal, tidy};
 
 pub(super) const ALL: &[Suite] = &[
-    Suite { name: "packages", extent: Extent::Fast, check: |_| packages::ensure().map(Passed::from) },
+    Suite { name: "packages", extent: Extent::Fast, check: packages },
     Suite { name: "agents", extent: Extent::Fast, check: installed_agents },
     Suite { name: "format", extent: Extent::Fast, check: format },
     Suite { name: "tidy", extent: Extent::Fast, check: |workspace| tidy::run(workspace).map(Passed::from) },
@@ -26,6 +26,11 @@ pub(super) const ALL: &[Suite] = &[
 /// The agents that tests drive; installed first, so that a run without them fails at once.
 fn installed_agents(workspace: &Workspace) -> Result<Passed, Failure> {
     agents::install(workspace).map(|path| Passed::from(format!("in {}", path.display())))
+}
+
+fn packages(workspace: &Workspace) -> Result<Passed, Failure> {
+    let programs = packages::ensure()?;
+    Ok(Passed::from(format!("{programs}, {}", clients::ensure(workspace)?)))
 }
 
 fn format(workspace: &Workspace) -> Result<Passed, Failure> {

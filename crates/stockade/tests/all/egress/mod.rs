@@ -1,7 +1,8 @@
 //! The way out, with real programs: what goes, what does not, and that a secret's value is nowhere inside. As root and as an ordinary user,
 //! against servers of the test's own on loopback; each attempt also without Stockade, so that a refusal means something.
 //!
-//! The machine must have curl, git, openssl, python3 and util-linux; what is missing fails.
+//! The machine must have curl, git, openssl, python3 and util-linux, and for `programs` java, javac, node, npm and the Python packages that
+//! `cargo xtask test` installs; what is missing fails.
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -9,6 +10,9 @@ mod created;
 mod ends;
 mod git;
 mod hosts;
+mod nowhere;
+mod programs;
+mod rules;
 mod secrets;
 mod world;
 

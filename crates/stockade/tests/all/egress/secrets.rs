@@ -29,9 +29,7 @@ print(looked > 1000, found)
 "#;
 
 fn bound(world: &World) -> Vec<String> {
-    let mut flags = world.secure_flags();
-    flags.extend(["--secret".into(), format!("TOKEN@api.test:{}", world.secure)]);
-    flags
+    world.bound_flags(&[world.secure])
 }
 
 fn hex(text: &str) -> String {

@@ -34,9 +34,15 @@ pub(super) struct World {
     pub(super) outside: PathBuf,
     pub(super) plain: u16,
     pub(super) secure: u16,
-    server: Child,
-    // Closing it ends the servers.
+    _server: Server,
+}
+
+/// A program of the test's own outside, for as long as this lives.
+pub(super) struct Server {
+    child: Child,
+    // Closing it ends the program.
     _input: Option<ChildStdin>,
+    pub(super) ports: Vec<u16>,
 }
 
 impl Deref for World {
@@ -46,10 +52,23 @@ impl Deref for World {
     }
 }
 
-impl Drop for World {
+impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts a program whose first line says its ports.
+    fn start(command: &mut Command, who: Who) -> Self {
+        command.uid(who.uid()).gid(who.uid()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Connections that end badly are part of the tests.
+        let mut child = command.stderr(Stdio::null()).spawn().expect("the server starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("the ports");
+        let ports = line.split_whitespace().map(|port| port.parse().expect("a port")).collect();
+        Self { _input: child.stdin.take(), child, ports }
     }
 }
 
@@ -73,23 +92,16 @@ impl World {
         ));
         let program = outside.join("server.py");
         ground.plant(&program, include_str!("server.py"), 0o644);
-        let mut server = Command::new("python3")
-            .arg(&program)
-            .arg(&outside)
-            .arg(VALUE)
-            .uid(who.uid())
-            .gid(who.uid())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Connections that end badly are part of the tests.
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the servers start");
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("the ports");
-        let ports: Vec<u16> = line.split_whitespace().map(|port| port.parse().expect("a port")).collect();
-        let input = server.stdin.take();
-        Self { ground, outside, plain: ports[0], secure: ports[1], server, _input: input }
+        let server = Server::start(Command::new("python3").arg(&program).arg(&outside).arg(VALUE), who);
+        Self { ground, outside, plain: server.ports[0], secure: server.ports[1], _server: server }
+    }
+
+    /// One more server outside, with the same certificates.
+    pub(super) fn serve(&self, program: &str, name: &str, contents: &str, path: &str) -> Server {
+        let file = self.outside.join(name);
+        self.plant(&file, contents, 0o644);
+        let mut command = self.ground.outside(program);
+        Server::start(command.arg(&file).arg(&self.outside).arg(VALUE).env("PYTHONPATH", path), self.who)
     }
 
     /// A command as this user where the names of the servers are known. The authority is the servers' own.
@@ -146,6 +158,13 @@ impl World {
     /// The flags that allow `api.test` with TLS, and the loopback address behind it.
     pub(super) fn secure_flags(&self) -> Vec<String> {
         flags("api.test", self.secure)
+    }
+
+    /// The same at these ports, with `TOKEN` for them.
+    pub(super) fn bound_flags(&self, ports: &[u16]) -> Vec<String> {
+        let hosts: Vec<String> = ports.iter().map(|port| format!("api.test:{port}")).collect();
+        let allowed = ports.iter().flat_map(|port| flags("api.test", *port));
+        allowed.chain(["--secret".into(), format!("TOKEN@{}", hosts.join(","))]).collect()
     }
 
     /// The same without TLS.
