@@ -333,6 +333,9 @@ fn read_header(text: &[u8], trusted: &[PublicKey]) -> Result<Reading, Flaw> {
     let note_text = member("checkpoint")?.as_str().ok_or(Flaw::Member("checkpoint"))?;
     let note = Note::parse(note_text).map_err(Flaw::Note)?;
     let checkpoint = Checkpoint::parse(note.text).map_err(Flaw::Note)?;
+    if !checkpoint.extensions.is_empty() {
+        return Err(Flaw::Member("checkpoint"));
+    }
     let origin = checkpoint.origin.clone();
     let keys = Keys::trusted(trusted, rotations.ok_or(Flaw::Member("rotations"))?, &origin, |key| note.claims(&origin, key))?;
     note.signed_by(&origin, keys.newest()).map_err(Flaw::Note)?;
@@ -354,4 +357,44 @@ pub fn in_parallel<T: Sync, R: Send>(items: &[T], examine: impl Fn(&T) -> R + Sy
         let workers: Vec<_> = items.chunks(share).map(|part| scope.spawn(move || part.iter().map(examine).collect::<Vec<R>>())).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> PublicKey {
+        PublicKey::parse(include_str!("../tests/data/newest.pub.pem")).unwrap()
+    }
+
+    #[test]
+    fn items_keep_their_order_on_any_number_of_threads() {
+        let items: Vec<u32> = (0..1000).collect();
+        assert_eq!(in_parallel(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_read_to_its_end() {
+        let endless = std::io::BufReader::new(std::io::repeat(b'{'));
+        let Err(CheckError::Broken(broken)) = check(endless, &[key()]) else { panic!("it ended") };
+        assert_eq!(broken, Broken { place: Place::Header, flaw: Flaw::Long(MAX_LINE) });
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_else_passes(text in "(\\{\"(checkpoint|format|proof|receipt)\":[\\[\\]{}\"0-9a-z]{0,20}[}\\]]{0,3}\n){0,4}.{0,40}") {
+            prop_assert!(check(text.as_bytes(), &[key()]).is_err());
+        }
+
+        #[test]
+        fn an_export_with_a_piece_cut_out_or_doubled_is_noticed(start in 0_usize..5900, length in 1_usize..2000, doubled: bool) {
+            let good = include_bytes!("../tests/data/all.jsonl");
+            let end = (start + length).min(good.len());
+            let middle = if doubled { [&good[start..end], &good[start..end]].concat() } else { Vec::new() };
+            let changed = [&good[..start], &middle, &good[end..]].concat();
+            prop_assert!(check(changed.as_slice(), &[key()]).is_err());
+        }
+    }
 }

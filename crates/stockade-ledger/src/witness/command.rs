@@ -17,7 +17,7 @@ use crate::error::LedgerError;
 use crate::query::Reader;
 use crate::tree::Tree;
 
-/// How long the program may take.
+/// How long the program may take, unless another time is given.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The most that is shown of what it complains about.
 const MOST_COMPLAINT: usize = 300;
@@ -29,12 +29,18 @@ pub struct CommandWitness {
     arguments: Vec<String>,
     name: String,
     key: PublicKey,
+    patience: Duration,
 }
 
 impl CommandWitness {
     /// A program by its absolute path, its arguments, and the name and key its signatures must have.
     pub fn new(program: PathBuf, arguments: Vec<String>, name: String, key: PublicKey) -> Self {
-        Self { program, arguments, name, key }
+        Self { program, arguments, name, key, patience: PATIENCE }
+    }
+
+    /// The same, with another time to answer in.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     pub(super) fn cosign(&self, note: &str, checkpoint: &Checkpoint, reader: &Reader) -> Result<String, LedgerError> {
@@ -72,14 +78,14 @@ impl CommandWitness {
             scope.spawn(move || input.map(|mut input| input.write_all(request.as_bytes())));
             let answer = scope.spawn(move || read(output));
             let complaint = scope.spawn(move || read(complaints));
-            let status = wait(&mut child).map_err(fail)?;
+            let status = wait(&mut child, self.patience).map_err(fail)?;
             let (answer, complaint) = (answer.join().unwrap_or_default(), complaint.join().unwrap_or_default());
             match status {
                 Some(status) if status.success() => Ok(answer),
                 Some(_) => Err(LedgerError::Witness(
                     escape(complaint.lines().next().unwrap_or("it failed")).chars().take(MOST_COMPLAINT).collect(),
                 )),
-                None => Err(LedgerError::Witness(format!("it did not answer within {} s", PATIENCE.as_secs()))),
+                None => Err(LedgerError::Witness(format!("it did not answer within {} s", self.patience.as_secs()))),
             }
         })
     }
@@ -95,8 +101,8 @@ fn read(stream: Option<impl std::io::Read>) -> String {
 }
 
 /// Waits for the end, but not for ever; one that takes too long is killed.
-fn wait(child: &mut Child) -> std::io::Result<Option<std::process::ExitStatus>> {
-    let end = Instant::now() + PATIENCE;
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let end = Instant::now() + patience;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));

@@ -18,7 +18,7 @@ fn run(file: &Path, key: &Path) -> Output {
     command.output().unwrap()
 }
 
-fn packages() -> Option<PathBuf> {
+pub(crate) fn packages() -> Option<PathBuf> {
     std::env::var_os(PACKAGES).map(PathBuf::from)
 }
 

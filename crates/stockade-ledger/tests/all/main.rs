@@ -15,4 +15,5 @@ mod independent;
 mod killing;
 mod support;
 mod tampering;
+mod witnesses;
 mod writing;
