@@ -111,7 +111,7 @@ fn busy_server(root: &Path) {
     let mut file = std::fs::File::create(&file_path).unwrap();
     let (start, mut loops) = (Instant::now(), 0_u32);
     while start.elapsed() < patience {
-        file.write_all(&[7; 16 * 1100]).unwrap();
+        file.write_all(&vec![7; 16 * 1100]).unwrap();
         file.sync_data().unwrap();
         loops += 1;
     }

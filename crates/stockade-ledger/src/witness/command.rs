@@ -39,6 +39,7 @@ impl CommandWitness {
     }
 
     /// The same, with another time to answer in.
+    #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }

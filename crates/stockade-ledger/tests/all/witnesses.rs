@@ -1,6 +1,6 @@
 //! A witness that is a program: what it is given, that its signature is checked, and that its refusal is told.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use stockade_ledger::witness::{CommandWitness, Witness};
 use stockade_ledger::{Ledger, LedgerError, Options};
@@ -39,7 +39,7 @@ print("\u2014", name, base64.b64encode(key_hash + now.to_bytes(8, "big") + signa
 /// The public half of the script's key.
 const PUBLIC: &str = "fd1724385aa0c75b64fb78cd602fa1d991fdebf76b13c58ed702eac835e9f618";
 
-fn witness(memory: PathBuf, key: &PublicKey) -> Witness {
+fn witness(memory: &Path, key: &PublicKey) -> Witness {
     let packages = packages().map(|path| path.to_str().unwrap().to_owned()).unwrap_or_default();
     let interpreter =
         std::env::split_paths(&std::env::var_os("PATH").unwrap()).map(|part| part.join("python3")).find(|path| path.is_file());
@@ -54,7 +54,7 @@ fn a_program_signs_what_follows_what_it_has_seen() {
     let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let memory = elsewhere.path().join("seen");
     let key = PublicKey::from_bytes(from_hex(PUBLIC).unwrap()).unwrap();
-    let options = |key| Options { witness: Some(witness(memory.clone(), key)), ..Options::default() };
+    let options = |key| Options { witness: Some(witness(&memory, key)), ..Options::default() };
     let ledger = Ledger::open(root.path(), options(&key)).unwrap();
     write_calls(&ledger, 2);
     ledger.checkpoint().unwrap();
