@@ -232,7 +232,7 @@ fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
         max_uses: setting.and_then(|setting| setting.max_uses),
         max_bytes: setting.and_then(|setting| setting.max_bytes),
         max_seconds: setting.and_then(|setting| setting.max_seconds),
-        places: setting.map(|setting| setting.places.iter().map(part).collect()).unwrap_or_default(),
+        places: setting.map(|setting| setting.places.iter().copied().map(part).collect()).unwrap_or_default(),
         misuse: match setting.map(|setting| setting.on_misuse).unwrap_or_default() {
             OnMisuse::Refuse => Misuse::Refuse,
             OnMisuse::End => Misuse::End,
@@ -240,7 +240,7 @@ fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
     }
 }
 
-fn part(place: &Place) -> Part {
+fn part(place: Place) -> Part {
     match place {
         Place::Query => Part::Query,
         Place::Body => Part::Body,

@@ -76,7 +76,9 @@ fn check_project(without: &[Row], with: &[Row]) {
                 let (before, after) = (hosts(before), hosts(after));
                 after.iter().all(|host| intersect(std::slice::from_ref(host), &before) == std::slice::from_ref(host))
             }
-            (ProjectRule::Never, ..) => false,
+            // Every rule holds, so more of them are tighter.
+            (ProjectRule::AddRules, Value::Array(before), Value::Array(after)) => after.starts_with(before),
+            (ProjectRule::AddRules | ProjectRule::Never, ..) => false,
         };
         assert!(tighter, "a project turned {} into {} for {}", without.value, with.value, with.key);
     }

@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::world::{VALUE, words};
+use super::world::{VALUE, bound_flags, words};
 use super::{World, as_both};
 use crate::wall::ground::{ended, eventually, finish_with, processes};
 
@@ -15,7 +15,8 @@ const STORED: &str = "ghp_zY9xW8vU7tS6rQ5pO4nM3lK2jI1hG0fE9dC8";
 fn found(world: &World, what: &[String]) -> Vec<String> {
     let program = world.outside.join("scan.py");
     world.plant(&program, include_str!("scan.py"), 0o644);
-    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).expect("a digit");
+    let hex = |text: &str| text.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect::<String>();
     let outcome = finish_with(Command::new("python3").arg(program).args(what), format!("{}\n{}\n", hex(VALUE), hex(STORED)).as_bytes());
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     outcome.stdout.lines().map(str::to_owned).collect()
@@ -55,7 +56,7 @@ fn store(world: &World) {
 }
 
 fn flags(world: &World) -> Vec<String> {
-    let mut flags = world.bound_flags(&[world.secure]);
+    let mut flags = bound_flags(&[world.secure]);
     flags.extend(["--secret".into(), format!("STORED@api.test:{}", world.secure), "--workspace-mode".into(), "rw".into()]);
     flags
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{VALUE, words};
+use super::world::{VALUE, bound_flags, words};
 use super::{World, as_both};
 use crate::wall::ground::eventually;
 
@@ -31,7 +31,7 @@ fn methods_and_paths_are_held_to() {
     as_both(|world| {
         let host = format!("api.test:{}", world.secure);
         user(world, &rules(&json!([{"host": host, "methods": ["GET"], "paths": ["/repos/acme/**"]}])));
-        let flags = world.bound_flags(&[world.secure]);
+        let flags = bound_flags(&[world.secure]);
         assert_eq!(ask(world, &flags, &format!("https://{host}/repos/acme/a")), format!("{HELLO}200"));
         let told = ask(world, &flags, &format!("-H \"X-Key: $TOKEN\" https://{host}/repos/other/a"));
         assert!(told.contains("`/repos/other/a` is not an allowed path") && told.ends_with("403"), "{told}");
@@ -79,7 +79,7 @@ fn tls_passes_unopened_where_somebody_wrote_so() {
         // The name is held to all the same, and a secret opens it in any case.
         let other = format!("curl -sS --connect-to other.test:{0}:{host} https://other.test:{0}/hello", world.secure);
         assert_ne!(world.inside(&words(&world.secure_flags()), &other).code, Some(0));
-        let bound = world.inside(&words(&world.bound_flags(&[world.secure])), &issuer);
+        let bound = world.inside(&words(&bound_flags(&[world.secure])), &issuer);
         assert_eq!(bound.stdout, "0\n", "{bound:?}");
     });
 }
@@ -104,7 +104,7 @@ fn a_secret_is_put_into_query_and_body_only_where_settings_say_so() {
         let request = format!("-d \"key=$TOKEN\" \"https://api.test:{}/echo?key=$TOKEN\"", world.secure);
         for (places, is_in) in [(json!([]), [false, false]), (json!(["query"]), [true, false]), (json!(["query", "body"]), [true, true])] {
             user(world, &json!({"secrets": {"TOKEN": {"source": "env", "places": places}}}));
-            let told = ask(world, &world.bound_flags(&[world.secure]), &request);
+            let told = ask(world, &bound_flags(&[world.secure]), &request);
             assert!(told.ends_with("200") && !told.contains(VALUE), "{places}: {told}");
             let seen = world.seen();
             let got = ["path", "body"].map(|part| seen[0][part].as_str().is_some_and(|text| text.contains(VALUE)));
@@ -118,7 +118,7 @@ fn a_secret_is_put_into_query_and_body_only_where_settings_say_so() {
 fn misuse_of_a_secret_ends_the_sandbox_where_settings_say_so() {
     as_both(|world| {
         user(world, &json!({"secrets": {"TOKEN": {"source": "env", "onMisuse": "end"}}}));
-        let mut flags = world.bound_flags(&[world.secure]);
+        let mut flags = bound_flags(&[world.secure]);
         flags.extend(["--allow-host".into(), format!("other.test:{}", world.secure)]);
         let script = format!("curl -sS -H \"X-Key: $TOKEN\" https://other.test:{}/hello; sleep 600", world.secure);
         let outcome = world.inside(&words(&flags), &script);

@@ -1,6 +1,6 @@
 //! Secrets: used outside, and nowhere inside.
 
-use super::world::{VALUE, words};
+use super::world::{VALUE, bound_flags, words};
 use super::{World, as_both};
 use crate::wall::ground::finish_with;
 
@@ -29,7 +29,7 @@ print(looked > 1000, found)
 "#;
 
 fn bound(world: &World) -> Vec<String> {
-    world.bound_flags(&[world.secure])
+    bound_flags(&[world.secure])
 }
 
 fn hex(text: &str) -> String {

@@ -160,13 +160,6 @@ impl World {
         flags("api.test", self.secure)
     }
 
-    /// The same at these ports, with `TOKEN` for them.
-    pub(super) fn bound_flags(&self, ports: &[u16]) -> Vec<String> {
-        let hosts: Vec<String> = ports.iter().map(|port| format!("api.test:{port}")).collect();
-        let allowed = ports.iter().flat_map(|port| flags("api.test", *port));
-        allowed.chain(["--secret".into(), format!("TOKEN@{}", hosts.join(","))]).collect()
-    }
-
     /// The same without TLS.
     pub(super) fn plain_flags(&self) -> Vec<String> {
         flags("api.test", self.plain)
@@ -183,6 +176,13 @@ impl World {
     pub(super) fn all_ended(&self) {
         eventually("egress ends with its owner", || self.egress().is_empty());
     }
+}
+
+/// The flags that allow `api.test` at these ports, with `TOKEN` for them.
+pub(super) fn bound_flags(ports: &[u16]) -> Vec<String> {
+    let hosts: Vec<String> = ports.iter().map(|port| format!("api.test:{port}")).collect();
+    let allowed = ports.iter().flat_map(|port| flags("api.test", *port));
+    allowed.chain(["--secret".into(), format!("TOKEN@{}", hosts.join(","))]).collect()
 }
 
 fn flags(name: &str, port: u16) -> Vec<String> {

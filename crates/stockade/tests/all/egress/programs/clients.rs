@@ -1,5 +1,6 @@
 //! HTTP clients of languages: each sends a token, and sees in the answer only what it sent.
 
+use super::super::world::bound_flags;
 use super::{World, as_both, both_ways, packages, python};
 
 const PYTHON: &str = r#"
@@ -51,7 +52,7 @@ public class Client {
 fn servers(world: &World) -> (super::super::world::Server, String, Vec<String>) {
     let second = world.serve("node", "http2.mjs", include_str!("http2.mjs"), "");
     let ports = [world.secure, second.ports[0]];
-    let flags = world.bound_flags(&ports);
+    let flags = bound_flags(&ports);
     (second, ports.map(|port| format!("https://api.test:{port}")).join(" "), flags)
 }
 
@@ -71,7 +72,7 @@ fn node_fetch_works_though_it_knows_no_proxy() {
     as_both(|world| {
         world.file("client.mjs", NODE);
         let script = format!("node client.mjs https://api.test:{}", world.secure);
-        both_ways(world, &world.bound_flags(&[world.secure]), &script, "200 100000 true true\n");
+        both_ways(world, &bound_flags(&[world.secure]), &script, "200 100000 true true\n");
     });
 }
 

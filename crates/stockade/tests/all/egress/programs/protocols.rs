@@ -1,6 +1,6 @@
 //! Protocols over the way out: HTTP/1.1 and HTTP/2 as curl speaks them, gRPC, WebSocket, and events that arrive as they are sent.
 
-use super::super::world::{VALUE, words};
+use super::super::world::{VALUE, bound_flags, words};
 use super::{UNAWARE, as_both, both_ways, packages, python};
 
 const GRPC: &str = r#"
@@ -54,7 +54,7 @@ fn grpc_calls_and_streams_work() {
     as_both(|world| {
         let services = world.serve("python3", "services.py", include_str!("services.py"), packages());
         let port = services.ports[0];
-        let (script, flags) = python(world, GRPC, &format!("api.test:{port}"), &world.bound_flags(&[port]));
+        let (script, flags) = python(world, GRPC, &format!("api.test:{port}"), &bound_flags(&[port]));
         both_ways(world, &flags, &script, "hello True True\n5000\n0\nPERMISSION_DENIED not you\n");
     });
 }
@@ -64,7 +64,7 @@ fn a_websocket_echoes() {
     as_both(|world| {
         let services = world.serve("python3", "services.py", include_str!("services.py"), packages());
         let port = services.ports[1];
-        let (script, flags) = python(world, WEBSOCKET, &format!("wss://api.test:{port}/"), &world.bound_flags(&[port]));
+        let (script, flags) = python(world, WEBSOCKET, &format!("wss://api.test:{port}/"), &bound_flags(&[port]));
         both_ways(world, &flags, &script, "True\nspoken ✓\n");
     });
 }
@@ -75,7 +75,7 @@ fn ten_thousand_events_arrive_as_they_are_sent() {
         world.file("client.py", EVENTS);
         // The server goes on only when the client says that it has what was sent: one that waits for more would wait for ever.
         let script = format!("python3 client.py https://api.test:{}", world.secure);
-        both_ways(world, &world.bound_flags(&[world.secure]), &script, "10000 events\n");
+        both_ways(world, &bound_flags(&[world.secure]), &script, "10000 events\n");
     });
 }
 
@@ -83,7 +83,7 @@ fn ten_thousand_events_arrive_as_they_are_sent() {
 fn curl_speaks_both_versions_of_http() {
     as_both(|world| {
         let second = world.serve("node", "http2.mjs", include_str!("http2.mjs"), "");
-        let flags = world.bound_flags(&[world.secure, second.ports[0]]);
+        let flags = bound_flags(&[world.secure, second.ports[0]]);
         let token = "-H \"Authorization: Bearer $TOKEN\"";
         let script = format!("curl -sS --http1.1 -w '%{{http_version}}\\n' {token} https://api.test:{}/hello", world.secure);
         both_ways(world, &flags, &script, "hello from outside\n1.1\n");
@@ -96,7 +96,7 @@ fn curl_speaks_both_versions_of_http() {
 #[test]
 fn a_body_waits_for_the_word_to_continue() {
     as_both(|world| {
-        let flags = world.bound_flags(&[world.secure]);
+        let flags = bound_flags(&[world.secure]);
         let curl = "head -c 3000000 /dev/zero | curl -sS -v --http1.1 --expect100-timeout 50 -H 'Expect: 100-continue' --data-binary @-";
         let script = format!("{curl} https://api.test:{}/hello 2>&1 | grep -c '^< HTTP/1.1 100 Continue'", world.secure);
         both_ways(world, &flags, &script, "1\n");
@@ -110,14 +110,14 @@ fn a_body_waits_for_the_word_to_continue() {
 fn trailers_arrive_and_are_scrubbed() {
     as_both(|world| {
         let second = world.serve("node", "http2.mjs", include_str!("http2.mjs"), "");
-        let flags = world.bound_flags(&[world.secure, second.ports[0]]);
+        let flags = bound_flags(&[world.secure, second.ports[0]]);
         for (version, port) in [("--http1.1", world.secure), ("--http2", second.ports[0])] {
             let curl = format!("curl -sS {version} -H 'TE: trailers' -D - -o /dev/null https://api.test:{port}/trailers");
             for before in ["", UNAWARE] {
                 let outcome = world.inside(&words(&flags), &format!("{before}echo \"x-sum: of $TOKEN\"; {curl} | tr -d '\\r'"));
                 let mut lines = outcome.stdout.lines();
                 let wanted = lines.next().expect("a line");
-                assert!(lines.any(|line| line.to_ascii_lowercase() == wanted.to_ascii_lowercase()), "{version}: {outcome:?}");
+                assert!(lines.any(|line| line.eq_ignore_ascii_case(wanted)), "{version}: {outcome:?}");
             }
             // The control: the server sends the value.
             assert!(world.without(&curl).stdout.contains(VALUE), "{version}");
