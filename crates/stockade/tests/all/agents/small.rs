@@ -14,7 +14,9 @@ for turn in range(count):
     body = json.dumps({"model": "claude-scripted-1", "tools": [{"name": "t"}], "messages": [], "stream": turn % 2 == 0}).encode()
     request = urllib.request.Request(base + "/v1/messages", body, {"x-api-key": key, "content-type": "application/json", "accept-encoding": "gzip"})
     try:
-        print(urllib.request.urlopen(request).status, flush=True)
+        answer = urllib.request.urlopen(request)
+        answer.read()
+        print(answer.status, flush=True)
     except urllib.error.HTTPError as error:
         print(error.code, error.read().decode().splitlines()[0], flush=True)
     open(f"turn-{turn}", "w").close()
