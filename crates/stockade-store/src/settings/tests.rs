@@ -310,6 +310,7 @@ fn typed_values() {
             "enabled": false, "backend": "docker", "persistent": true, "image": "i", "workspaceMode": "rw", "allowedHosts": ["A.com"],
             "shuru": {"checkpoint": "s", "cpus": 3, "memory": 4, "diskSize": 5, "allowNet": true, "allowedHosts": ["b.com"]},
             "microvm": {"checkpoint": "m", "cpus": 6, "memory": 7, "diskSize": 8, "accel": "tcg"},
+            "network": {"rules": [{"host": "r.com"}]},
             "docker": {"host": "unix:///d", "runtime": "runsc"},
             "e2b": {"template": "t", "domain": "d"},
             "kubernetes": {"context": "c", "namespace": "n", "runtimeClass": "r"},
@@ -337,6 +338,8 @@ fn typed_values() {
     assert_eq!(settings.image(), text("i"));
     assert_eq!(settings.workspace_mode(), sourced(MountMode::Rw, &source));
     assert_eq!(settings.allowed_hosts(), host("a.com"));
+    let ruled: Vec<String> = settings.network_rules().value.iter().flatten().map(|rule| rule.host.to_string()).collect();
+    assert_eq!(ruled, ["r.com"]);
     assert_eq!(settings.secrets().value.first().map(|secret| &secret.source), Some(&SecretSource::File { path: "/t".into() }));
     assert_eq!(settings.prices().value.first().map(|price| (price.model.as_str(), price.cache_read)), Some(("m", 1.0)));
     assert_eq!(settings.autostart(), sourced(true, &source));
