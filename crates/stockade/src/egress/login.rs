@@ -63,10 +63,13 @@ pub(crate) fn write_back(file: &File, places: &Places, renewed: &Renewed, now: S
     if let (Some(end), Some(place)) = (end, places.expiry.as_ref().and_then(|pointer| value.pointer_mut(pointer))) {
         *place = end.into();
     }
-    let text = serde_json::to_vec_pretty(&value)?;
-    // One write, so that a kill finds the file old or new; it is renamed by nobody, for egress has no way to its directory.
+    let mut text = serde_json::to_vec_pretty(&value)?;
+    let length = text.len();
+    // Over the whole of what was there, so that a kill before it is cut to length leaves nothing of the old text behind the new. It is not
+    // replaced by renaming, for egress has no way to its directory: a kill within the write itself can leave half of each.
+    text.resize(length.max(usize::try_from(file.metadata()?.len()).unwrap_or(length)), b'\n');
     file.write_all_at(&text, 0)?;
-    file.set_len(text.len() as u64)?;
+    file.set_len(length as u64)?;
     file.sync_all()
 }
 
