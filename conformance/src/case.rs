@@ -18,6 +18,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/escape-network.toml", include_str!("../cases/escape-network.toml")),
     ("cases/escape-proc.toml", include_str!("../cases/escape-proc.toml")),
     ("cases/escape-processes.toml", include_str!("../cases/escape-processes.toml")),
+    ("cases/escape-reach.toml", include_str!("../cases/escape-reach.toml")),
     ("cases/escape-shell.toml", include_str!("../cases/escape-shell.toml")),
     ("cases/escape-surface.toml", include_str!("../cases/escape-surface.toml")),
     ("cases/files-host.toml", include_str!("../cases/files-host.toml")),
@@ -107,6 +108,8 @@ pub enum Ground {
     Rw,
     /// Its own, with small limits.
     Limited,
+    /// Its own, with a way out to a few hosts and a secret for two of them ([`crate::reach`]).
+    Reach,
 }
 
 /// What is done.
@@ -143,6 +146,8 @@ pub enum Effect {
     Env,
     /// A file appears outside.
     Write,
+    /// A server outside gets the case's mark, or the token with it.
+    Sent,
 }
 
 /// One case.

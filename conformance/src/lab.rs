@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::error::SuiteError;
 use crate::probe::PROBE;
+use crate::recorder::Recorder;
 
 /// What lies in files and in the decoy.
 pub const SECRET: &str = "s3cr3t-value";
@@ -30,6 +31,7 @@ pub struct Lab {
     pub tmp: tempfile::TempDir,
     facts: Vec<String>,
     decoy: Option<Child>,
+    recorder: Option<Recorder>,
 }
 
 impl Lab {
@@ -59,7 +61,7 @@ impl Lab {
         copy(&base.join("template"), &base.join("work"))?;
         let tmp =
             tempfile::Builder::new().prefix("stockade-conformance-").tempdir_in("/tmp").map_err(SuiteError::file("create", "/tmp"))?;
-        let mut lab = Self { base: base.to_owned(), tmp, facts: Vec::new(), decoy: None };
+        let mut lab = Self { base: base.to_owned(), tmp, facts: Vec::new(), decoy: None, recorder: None };
         lab.start_decoy()?;
         Ok(lab)
     }
@@ -67,7 +69,18 @@ impl Lab {
     /// The ground that another process made, without a decoy of its own.
     pub fn at(base: &Path) -> Result<Self, SuiteError> {
         let tmp = tempfile::tempdir().map_err(SuiteError::file("create", "/tmp"))?;
-        Ok(Self { base: base.to_owned(), tmp, facts: Vec::new(), decoy: None })
+        Ok(Self { base: base.to_owned(), tmp, facts: Vec::new(), decoy: None, recorder: None })
+    }
+
+    /// Starts the servers outside.
+    pub(crate) fn start_recorder(&mut self) -> Result<(), SuiteError> {
+        self.recorder = Some(Recorder::start(&self.base)?);
+        Ok(())
+    }
+
+    /// The servers outside.
+    pub(crate) fn recorder(&self) -> Result<&Recorder, SuiteError> {
+        self.recorder.as_ref().ok_or_else(|| SuiteError::Program { step: "looking for the recorder", why: "it was not started".into() })
     }
 
     /// A workspace of its own for one case: `ws` with a repository, `out` and `secret` beside it.

@@ -23,6 +23,8 @@ mod cloned;
 mod error;
 mod host;
 mod probe;
+mod reach;
+mod recorder;
 mod script;
 mod stage;
 mod wall;

@@ -16,11 +16,14 @@ pub(crate) fn attempt(target: Target, lab: &Lab, id: &str, ground: Ground, scrip
     if let Some(setup) = &script.setup {
         lab::outside(&fill(setup, &place), &work)?;
     }
+    let text = fill(&script.script, &place);
+    let text = if ground == Ground::Reach { lab.recorder()?.fill(&text, id) } else { text };
     let mut wall = Wall::start(target, lab, &work, ground)?;
-    let ran = wall.run(&["bash".into(), "-c".into(), fill(&script.script, &place).into()])?;
+    let ran = wall.run(&["bash".into(), "-c".into(), text.into()])?;
     drop(wall);
     let said = said(&ran);
     let happened = match script.effect {
+        Effect::Sent => lab.recorder()?.got(id, target)?,
         Effect::Exec => said.contains(MARK) || work.join("evil-marker").exists(),
         Effect::Read => said.replace(TOKEN, "").contains(SECRET),
         Effect::Env => said.contains(TOKEN),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::case::{Case, Verdict};
 use crate::error::SuiteError;
 use crate::lab::{TOKEN, TOKEN_NAME};
+use crate::recorder;
 use crate::target::{Target, Who};
 
 /// The ordinary user.
@@ -99,10 +100,20 @@ pub fn observe(target: Target, runner: &Path, only: &str) -> Result<Observations
 #[expect(clippy::disallowed_methods, reason = "the worker is this program itself")]
 fn work(target: Target, base: &Path, runner: &Path, only: &str, root: bool) -> Result<Vec<u8>, SuiteError> {
     let failed = |why: String| SuiteError::Program { step: "running the worker", why };
-    let mut command = if target.who() == Who::Ordinary && root {
-        let mut command = Command::new("setpriv");
-        let nobody = NOBODY.to_string();
-        command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]).arg(runner);
+    let hosts = base.join("hosts");
+    std::fs::write(&hosts, recorder::hosts()).map_err(SuiteError::file("write", &hosts))?;
+    std::fs::set_permissions(&hosts, std::fs::Permissions::from_mode(0o644)).map_err(SuiteError::file("change the mode of", &hosts))?;
+    let mut command = if root {
+        // Names of the servers outside are known to the worker, and to nobody else on the machine.
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "--", "bash", "-euc", "mount --bind \"$0\" /etc/hosts; exec \"$@\""])
+            .arg(&hosts);
+        if target.who() == Who::Ordinary {
+            let nobody = NOBODY.to_string();
+            command.args(["setpriv", "--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
+        }
+        command.arg(runner);
         command
     } else {
         Command::new(runner)
@@ -110,6 +121,8 @@ fn work(target: Target, base: &Path, runner: &Path, only: &str, root: bool) -> R
     command.arg("worker").arg(target.name()).arg(base).arg(only).current_dir("/").env_clear();
     command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", base.join("bin").display()));
     command.env("HOME", base.join("home")).env("LANG", "C.UTF-8").env("TERM", "dumb").env(TOKEN_NAME, TOKEN);
+    // Whom egress trusts outside.
+    command.env("SSL_CERT_FILE", recorder::authority(base));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|e| failed(e.to_string()))?;
     let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {

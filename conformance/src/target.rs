@@ -65,12 +65,16 @@ impl Target {
     }
 
     /// The names under which a case may say what it expects here, the narrowest first.
-    pub fn expectations(self) -> [&'static str; 2] {
+    pub fn expectations(self) -> &'static [&'static str] {
         match self {
-            Self::JailRoot | Self::StreamRoot | Self::TemplateRoot => ["jail-root", "jail"],
-            Self::JailUser | Self::StreamUser | Self::TemplateUser => ["jail-user", "jail"],
-            Self::Local => ["local", "local"],
-            Self::Bubblewrap => ["bubblewrap", "bubblewrap"],
+            Self::JailRoot => &["jail-root", "jail"],
+            Self::JailUser => &["jail-user", "jail"],
+            Self::StreamRoot => &["jail-stream", "jail-root", "jail"],
+            Self::StreamUser => &["jail-stream", "jail-user", "jail"],
+            Self::TemplateRoot => &["jail-template", "jail-root", "jail"],
+            Self::TemplateUser => &["jail-template", "jail-user", "jail"],
+            Self::Local => &["local"],
+            Self::Bubblewrap => &["bubblewrap"],
         }
     }
 

@@ -24,6 +24,7 @@ use crate::case::Ground;
 use crate::cloned::ClonedJail;
 use crate::error::SuiteError;
 use crate::lab::{IDENTITY, Lab};
+use crate::reach::{self, Reached};
 use crate::target::{Target, Who};
 
 /// Output of one program that is looked at.
@@ -64,6 +65,7 @@ pub(crate) struct Standing {
     pub(crate) sandbox: Sandbox,
     pub(crate) owned: Owned,
     output: PathBuf,
+    _reach: Option<Reached>,
 }
 
 impl Wall {
@@ -95,10 +97,15 @@ pub(crate) fn backend(target: Target) -> Box<dyn Backend> {
 
 /// Starts a sandbox of Stockade's.
 pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> Result<Standing, SuiteError> {
-    let spec = specification(target, lab, work, ground)?;
+    let mut spec = specification(target, lab, work, ground)?;
     let refused = |e: &dyn std::fmt::Display| SuiteError::Sandbox(e.to_string());
     let state = lab.base.join("state");
     let owned = Sandboxes::open(&state).and_then(|s| s.create()).map_err(|e| refused(&e))?;
+    let reach = if ground == Ground::Reach { Some(reach::open(target, lab, &owned.id, &owned.directory)?) } else { None };
+    if let Some(reach) = &reach {
+        spec.env.extend(reach.environment.iter().cloned());
+        spec.env.sort();
+    }
     let guard = if target == Target::Local { Guard::default() } else { Guard::take(&spec).map_err(|e| refused(&e))? };
     // As `stockade run` does: the guest program lies on disk, where a hostile one may look for it.
     let programs = stockade_sandbox::state::programs(&state);
@@ -112,10 +119,10 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
         hidden: &hidden,
         guard: &guard,
         programs: Some(&programs),
-        way_out: None,
+        way_out: reach.as_ref().and_then(|reach| reach.way_out.as_ref()),
     };
     let sandbox = Sandbox::start(backend(target).as_ref(), &start).map_err(|e| refused(&e))?;
-    Ok(Standing { sandbox, owned, output: lab.base.clone() })
+    Ok(Standing { sandbox, owned, output: lab.base.clone(), _reach: reach })
 }
 
 /// What the sandbox of a ground is.
@@ -124,7 +131,7 @@ pub(crate) fn specification(target: Target, lab: &Lab, work: &Path, ground: Grou
     let home = lab.base.join("home");
     let mode = match (target, ground) {
         (Target::Local, _) | (_, Ground::Rw | Ground::Granted) => MountMode::Rw,
-        (_, Ground::Shared | Ground::Listed | Ground::Limited) => MountMode::Overlay,
+        (_, Ground::Shared | Ground::Listed | Ground::Limited | Ground::Reach) => MountMode::Overlay,
     };
     let own = |name: &str| name.to_owned();
     let exec_list = match ground {
@@ -132,7 +139,7 @@ pub(crate) fn specification(target: Target, lab: &Lab, work: &Path, ground: Grou
         _ if target == Target::Local => None,
         Ground::Listed => Some(vec![lab.probe().display().to_string(), lab.base.join("bin/listed").display().to_string(), own("bash")]),
         Ground::Granted => Some(GRANTED.map(own).to_vec()),
-        Ground::Shared | Ground::Rw | Ground::Limited => None,
+        Ground::Shared | Ground::Rw | Ground::Limited | Ground::Reach => None,
     };
     let path = lab.path();
     let given: Vec<Given> = IDENTITY.iter().map(|(n, v)| Given { name: own(n), value: Some(v.into()) }).collect();

@@ -19,9 +19,12 @@ use crate::wall::Wall;
 
 /// Runs the cases whose id begins with `only` and writes one line of JSON for each.
 pub fn work(target: Target, base: &Path, only: &str, out: &mut dyn Write) -> Result<(), SuiteError> {
-    let lab = Lab::make(base)?;
+    let mut lab = Lab::make(base)?;
     let _leaked = leak(&lab)?;
     let cases: Vec<Case> = case::all()?.into_iter().filter(|c| c.id.starts_with(only)).collect();
+    if cases.iter().any(|case| case.ground == Ground::Reach && case.expectation(target).verdict != Verdict::NotApplicable) {
+        lab.start_recorder()?;
+    }
     let mut say = |id: &str, seen: Seen, detail: String| -> Result<(), SuiteError> {
         let line = serde_json::to_string(&Observation { id: id.to_owned(), seen, detail });
         let line = line.map_err(|e| SuiteError::Program { step: "writing", why: e.to_string() })?;
@@ -78,7 +81,7 @@ fn leak(lab: &Lab) -> Result<std::os::fd::OwnedFd, SuiteError> {
 fn probes<'a>(target: Target, lab: &Lab, ground: Ground, batch: &[&'a Case]) -> Result<Vec<(&'a str, Seen, String)>, SuiteError> {
     let work = match ground {
         Ground::Shared => lab.base.join("work"),
-        Ground::Listed | Ground::Rw | Ground::Limited | Ground::Granted => {
+        Ground::Listed | Ground::Rw | Ground::Limited | Ground::Granted | Ground::Reach => {
             let first = batch.first().map_or("none", |c| c.id.as_str());
             lab.for_case(&format!("ground-{first}"))?.join("ws")
         }

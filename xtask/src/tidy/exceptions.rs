@@ -99,8 +99,8 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     Direction { name: "stockade-probe", may_use: &[], may_not_use: &["tokio", "serde", "serde_json", "rustix"] },
     Direction {
         name: "stockade-conformance",
-        may_use: &["stockade-core", "stockade-wire", "stockade-sandbox"],
-        may_not_use: &["anyhow", "clap", "libc"],
+        may_use: &["stockade-core", "stockade-wire", "stockade-sandbox", "stockade-egress"],
+        may_not_use: &["anyhow", "clap", "libc", "tokio"],
     },
     // The runtime is egress's own affair, so that no other role ever has one.
     Direction {
