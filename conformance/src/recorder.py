@@ -42,7 +42,7 @@ def serve(connection, context, other):
         while data := connection.recv(65536):
             LOG.write(data)
             request = (request + data)[-1 << 16:] if b"\r\n\r\n" not in request else request + data
-            if request.startswith(b"PUT ") and b"100-continue" in request and request.endswith(b"\r\n\r\n"):
+            if request.startswith(b"PUT ") and b"100-continue" in request and not request.partition(b"\r\n\r\n")[2]:
                 connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             elif is_whole(request):
                 connection.sendall(answer(request, other))
