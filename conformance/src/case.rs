@@ -9,6 +9,7 @@ use crate::target::Target;
 
 /// The files of cases, embedded so that the runner is one file that can be copied.
 const FILES: &[(&str, &str)] = &[
+    ("cases/allowed.toml", include_str!("../cases/allowed.toml")),
     ("cases/bad-input.toml", include_str!("../cases/bad-input.toml")),
     ("cases/escape-exec.toml", include_str!("../cases/escape-exec.toml")),
     ("cases/escape-files.toml", include_str!("../cases/escape-files.toml")),
@@ -42,6 +43,8 @@ pub enum Family {
     Lifecycle,
     /// What makes no sense must be an error.
     BadInput,
+    /// No attempts but controls: what was allowed must get through.
+    Allowed,
 }
 
 impl Family {
@@ -53,6 +56,7 @@ impl Family {
             Self::Files => "Files",
             Self::Lifecycle => "Lifecycle",
             Self::BadInput => "Bad input",
+            Self::Allowed => "What is allowed",
         }
     }
 }
