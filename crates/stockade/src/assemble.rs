@@ -1,6 +1,6 @@
 //! From flags and settings to a sandbox specification: the one place where all layers meet.
 //!
-//! Refuses what this version cannot hold (checkpoints, policy files) rather than running without it.
+//! Refuses what this version cannot hold (checkpoints) rather than running without it.
 
 mod reach;
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use stockade_core::host::HostPattern;
 use stockade_core::path::SafePath;
 use stockade_core::reach::{Login, Reach, SecretUse};
+use stockade_core::result::Decision;
 use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
 use stockade_sandbox::backends::Backend;
 use stockade_sandbox::backends::local::{self, Local};
@@ -21,6 +22,7 @@ use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::{Caller, Flags, Settings};
 
 use crate::Context;
+use crate::admission::{Answer, Ground, Rules, Wanted};
 use crate::cli::{BackendChoice, SandboxFlags};
 use crate::failure::Failure;
 
@@ -47,6 +49,35 @@ pub(crate) struct Assembled {
     pub(crate) reach: Reach,
     /// Variables that a person set.
     pub(crate) given: Vec<String>,
+    /// The rules in force.
+    pub(crate) rules: Rules,
+    /// What they said to what runs in it.
+    pub(crate) told: Decision,
+}
+
+impl Assembled {
+    /// Asks the rules whether something may run here, and takes over which programs they name; a denial is given back.
+    pub(crate) fn admit(&mut self, wanted: Wanted<'_>, context: &Context) -> Result<Option<Decision>, Failure> {
+        match self.rules.admit(wanted, &self.ground(), context)? {
+            Answer::Denied(told) => Ok(Some(told)),
+            Answer::Admitted(admission) => {
+                self.spec.exec_list = admission.narrow(self.spec.exec_list.take());
+                self.told = admission.told;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where programs of this sandbox are looked up, for the rules.
+    fn ground(&self) -> Ground<'_> {
+        let writable = self.spec.mounts.iter().filter(|mount| mount.mode != MountMode::Ro).map(|mount| mount.host.as_path().to_owned());
+        let workspace = self.spec.workspace.path.as_path().to_owned();
+        Ground {
+            path: &self.spec.path_dirs,
+            current: self.spec.cwd.as_path(),
+            writable: std::iter::once(workspace).chain(writable).collect(),
+        }
+    }
 }
 
 /// What somebody else than flags and settings adds: the profile of an agent.
@@ -88,7 +119,7 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
             None => failure,
         }
     })?;
-    refuse_policy(places, located.path.as_path())?;
+    let rules = Rules::load(places, located.path.as_path())?;
     let own_mode = additions.workspace.as_ref().map(|_| MountMode::Rw);
     let settings = settings(flags, own_mode, context, places, located.path.as_path())?;
     if !settings.enabled().value {
@@ -96,7 +127,8 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
             .with_hint("stockade config set sandbox.enabled true"));
     }
     let backend = backend(&settings)?;
-    let reach = reach::of(flags, additions, &settings, backend.kind())?;
+    let mut reach = reach::of(flags, additions, &settings, backend.kind())?;
+    reach.hosts = rules.permitted_hosts(reach.hosts, context);
     let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
     let workspace = located.path.clone();
     refuse_unwritable(&workspace, mode)?;
@@ -138,6 +170,8 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
         runtime: places.runtime.clone(),
         reach,
         given: flags.env.iter().map(|env| env.name.clone()).collect(),
+        rules,
+        told: Decision::no_policy(),
     })
 }
 
@@ -153,18 +187,6 @@ fn refuse_unknown_ground(flags: &SandboxFlags) -> Result<(), Failure> {
     }
     if flags.require.is_some() {
         return Err(Failure::new("arguments", "no backend of this version is a hardware virtual machine"));
-    }
-    Ok(())
-}
-
-/// Rules that cannot be evaluated must not be passed over.
-fn refuse_policy(places: &Places, workspace: &Path) -> Result<(), Failure> {
-    for directory in [places.machine.join("policy"), places.config.join("policy"), workspace.join(".stockade/policy")] {
-        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
-        if entries.flatten().any(|e| e.path().extension().is_some_and(|x| x == "cedar")) {
-            return Err(Failure::new("policy", format!("`{}` holds rules, and this version cannot evaluate them", directory.display()))
-                .with_hint("nothing runs past rules that were not read; move them away to run without policy"));
-        }
     }
     Ok(())
 }

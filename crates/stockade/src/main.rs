@@ -6,6 +6,8 @@
 #![cfg_attr(not(wall), expect(dead_code, unused_imports, reason = "without a wall most verbs only refuse"))]
 
 #[cfg(wall)]
+mod admission;
+#[cfg(wall)]
 mod agent;
 #[cfg(wall)]
 mod assemble;

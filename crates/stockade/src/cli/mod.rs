@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod flags;
 mod output;
+mod policy;
 mod run;
 mod sandbox;
 mod secret;
@@ -23,6 +24,7 @@ pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, U
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use flags::SandboxFlags;
 pub(crate) use output::{ColorWish, OutputFlags};
+pub(crate) use policy::{CheckArgs, InitArgs, PolicyArgs, PolicyVerb, Preset, QuestionArgs, TrustArgs, TrustProjectArgs, TrustVerb};
 pub(crate) use run::RunArgs;
 pub(crate) use sandbox::{
     ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, NetworkArgs, OneSandbox, PruneArgs, ReadArgs,
@@ -66,6 +68,12 @@ pub(crate) enum Verb {
     Sandbox(Box<SandboxArgs>),
     /// Keep secrets that sandboxes use without ever having them
     Secret(SecretArgs),
+    /// Check, try and explain the rules about what may run
+    Policy(PolicyArgs),
+    /// Write a starter policy into your own rules
+    Init(InitArgs),
+    /// Agree to rules that came from elsewhere
+    Trust(TrustArgs),
     /// Read and change settings
     Config(ConfigArgs),
     /// Say what this machine can enforce, what is missing, and the command that fixes it

@@ -12,14 +12,20 @@ mod doctor;
 mod egress;
 #[cfg(wall)]
 mod hold;
+#[cfg(wall)]
+mod init;
 mod man;
 #[cfg(not(wall))]
 mod no_wall;
+#[cfg(wall)]
+mod policy;
 #[cfg(wall)]
 mod run;
 #[cfg(wall)]
 mod sandbox;
 mod secret;
+#[cfg(wall)]
+mod trust;
 mod version;
 
 use std::process::ExitCode;
@@ -40,11 +46,25 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         #[cfg(wall)]
         Verb::Doctor(args) => doctor::run(&args, context),
         #[cfg(wall)]
+        Verb::Policy(args) => policy::run(&args, context),
+        #[cfg(wall)]
+        Verb::Init(args) => init::run(&args, context),
+        #[cfg(wall)]
+        Verb::Trust(args) => trust::run(&args, context),
+        #[cfg(wall)]
         Verb::Hold(args) => hold::run(&args, context),
         #[cfg(wall)]
         Verb::Egress => egress::run(),
         #[cfg(not(wall))]
-        Verb::Run(_) | Verb::Agent(_) | Verb::Sandbox(_) | Verb::Doctor(_) | Verb::Hold(_) | Verb::Egress => Err(no_wall::refuse()),
+        Verb::Run(_)
+        | Verb::Agent(_)
+        | Verb::Sandbox(_)
+        | Verb::Policy(_)
+        | Verb::Init(_)
+        | Verb::Trust(_)
+        | Verb::Doctor(_)
+        | Verb::Hold(_)
+        | Verb::Egress => Err(no_wall::refuse()),
         Verb::Secret(args) => secret::run(&args, context),
         Verb::Broker => broker::run(context),
         Verb::Config(args) => config::run(&args, context),

@@ -1,5 +1,6 @@
 //! `stockade run`: one command in a fresh sandbox.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use stockade_sandbox::state::KEEP;
 use stockade_sandbox::sweep;
 
 use crate::Context;
+use crate::admission::{self, SHELL, Wanted};
 use crate::assemble::{self, Assembled};
 use crate::cli::RunArgs;
 use crate::egress::outlet::Closed;
@@ -25,6 +27,8 @@ use crate::egress::{Outlet, summary};
 use crate::failure::Failure;
 use crate::terminal::RawTerminal;
 
+/// The exit code of what policy denies.
+pub(crate) const DENIED: u8 = 126;
 /// Bytes of output that are captured where nobody said otherwise.
 pub(crate) const CAPTURE: u64 = 10 << 20;
 /// Signals that are passed on to the program.
@@ -32,8 +36,12 @@ pub(crate) const SIGNALS: [i32; 7] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let assembled = assemble::assemble(&args.sandbox, context)?;
+    let mut assembled = assemble::assemble(&args.sandbox, context)?;
     let argv = argv(args)?;
+    let wanted = args.shell.as_deref().map_or(Wanted::Program(&argv), Wanted::Shell);
+    if let Some(told) = assembled.admit(wanted, context)? {
+        return denied(told, &assembled, context);
+    }
     assemble::warn_if_local(assembled.backend.as_ref(), context);
     // Signals wait from here on: what arrives while the sandbox starts reaches the program.
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
@@ -60,6 +68,35 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
     end(code, remains, assembled)
 }
 
+/// Nothing ran: says why, in the shape of a result where one is wanted.
+pub(super) fn denied(told: Decision, assembled: &Assembled, context: &Context) -> Result<ExitCode, Failure> {
+    if context.printer.is_json() {
+        context.printer.json(&RunResult {
+            receipt_id: None,
+            sandbox_id: String::new(),
+            backend: assembled.backend.kind().name().to_owned(),
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            limit: None,
+            stdout: Some(String::new()),
+            stdout_base64: None,
+            stderr: Some(String::new()),
+            stderr_base64: None,
+            truncated: Truncated::default(),
+            duration_ms: 0,
+            changes: Vec::new(),
+            network: Vec::new(),
+            enforcement: BTreeMap::new(),
+            decision: told,
+            violations: Vec::new(),
+        })?;
+    } else {
+        admission::explain_denial(&told, context);
+    }
+    Ok(ExitCode::from(DENIED))
+}
+
 /// Ends here and now, so that the caller has the result, and takes down what is left meanwhile. What fails is found and told by
 /// the next sweep.
 pub(super) fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
@@ -72,7 +109,7 @@ pub(super) fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
 /// The program and its arguments; a script runs under `bash`.
 fn argv(args: &RunArgs) -> Result<Vec<OsString>, Failure> {
     let argv: Vec<OsString> = match &args.shell {
-        Some(script) => vec!["bash".into(), "-c".into(), script.clone()],
+        Some(script) => vec![SHELL.into(), "-c".into(), script.clone()],
         None => args.program.clone(),
     };
     if argv.first().is_none_or(|program| program.is_empty()) {
@@ -236,7 +273,7 @@ pub(super) fn result(done: &Done, traffic: &Closed, assembled: &Assembled) -> Ru
         changes: done.changes.clone(),
         network: summary::listed(&traffic.rows),
         enforcement: done.enforcement.levels(),
-        decision: Decision::no_policy(),
+        decision: assembled.told.clone(),
         violations: done.violations.clone(),
     }
 }

@@ -10,6 +10,8 @@ mod created;
 mod egress;
 mod output;
 #[cfg(target_os = "linux")]
+mod policy;
+#[cfg(target_os = "linux")]
 mod secrets;
 mod shipped;
 #[cfg(target_os = "linux")]

@@ -22,10 +22,11 @@ use stockade_sandbox::workspace::locate;
 use stockade_store::places::Places;
 use stockade_store::settings::{Price, Settings};
 
-use super::super::run::{SIGNALS, code, end, explain, files, in_streams, mention_partial, result};
+use super::super::run::{SIGNALS, code, denied, end, explain, files, in_streams, mention_partial, result};
 use super::super::sandbox::{sandboxes, state_failure};
 use super::detach::{self, Background};
 use crate::Context;
+use crate::admission::Wanted;
 use crate::agent::budget::{Budget, Spent, Watcher};
 use crate::agent::furniture::Furniture;
 use crate::agent::profile::{self, Profile};
@@ -45,7 +46,10 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
     if args.detach {
         return detach::start(context);
     }
-    let prepared = Prepared::new(args, context)?;
+    let mut prepared = Prepared::new(args, context)?;
+    if let Some(told) = prepared.assembled.admit(Wanted::Program(&args.program), context)? {
+        return denied(told, &prepared.assembled, context);
+    }
     let Prepared { profile, assembled, furniture, prices, .. } = &prepared;
     assemble::warn_if_local(assembled.backend.as_ref(), context);
     for what in furniture.iter().flat_map(|furniture| &furniture.left_out) {

@@ -11,6 +11,7 @@ use serde_json::json;
 use stockade_core::demand::Demand;
 use stockade_core::limits::Origin;
 use stockade_core::path::SafePath;
+use stockade_core::result::Decision;
 use stockade_sandbox::drive::{self, Ending, Outcome, Sink, Streams, Watch};
 use stockade_sandbox::keeper::Charge;
 use stockade_sandbox::signals::Signals;
@@ -18,9 +19,10 @@ use stockade_sandbox::state::{Found, Record};
 use stockade_sandbox::wire::{Exec, Stdio};
 use stockade_sandbox::{keeper, once};
 
-use super::super::run::{CAPTURE, SIGNALS, code, explain, killed, refuse_directories, text_or_base64};
+use super::super::run::{CAPTURE, DENIED, SIGNALS, code, explain, killed, refuse_directories, text_or_base64};
 use super::{connect, find};
 use crate::Context;
+use crate::admission::{self, Answer, Ground, Rules, Wanted};
 use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
 use crate::failure::Failure;
 use crate::terminal::RawTerminal;
@@ -43,6 +45,10 @@ impl Watch for Afar {
 pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     refuse_plain_secrets(&args.env, &found)?;
+    let told = match admitted(&args.program, &found, context)? {
+        Ok(told) => told,
+        Err(told) => return denied(&told, &found, context),
+    };
     let exec = program(&args.program, &args.env, args.cwd.as_ref(), &found.record, context)?;
     let known = keeper::violations(&found.directory).len();
     let outcome = in_sandbox(&found, exec, shorter(args.timeout, found.record.time), context)?;
@@ -73,6 +79,7 @@ pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failu
             "truncated": { "stdout": outcome.stdout.truncated, "stderr": outcome.stderr.truncated },
             "duration_ms": once::millis(outcome.duration),
             "violations": violations,
+            "decision": told,
         });
         let texts = [("stdout", stdout), ("stdout_base64", stdout_base64), ("stderr", stderr), ("stderr_base64", stderr_base64)];
         for (key, text) in texts.into_iter().filter_map(|(k, t)| t.map(|t| (k, t))) {
@@ -99,12 +106,49 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
     let found = find(&args.sandbox, context)?;
     let shell = found.record.environment.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value.clone());
     let shell = shell.filter(|s| std::path::Path::new(s).starts_with("/bin") || std::path::Path::new(s).starts_with("/usr/bin"));
-    let exec = program(&[shell.unwrap_or_else(|| "/bin/sh".into())], &[], None, &found.record, context)?;
+    let argv = [shell.unwrap_or_else(|| "/bin/sh".into())];
+    if let Err(told) = admitted(&argv, &found, context)? {
+        return denied(&told, &found, context);
+    }
+    let exec = program(&argv, &[], None, &found.record, context)?;
     let outcome = in_sandbox(&found, exec, found.record.time, context)?;
     match outcome.ending {
         Ending::NotStarted { message, .. } => Err(Failure::no_program("shell", message)),
         ending => Ok(ExitCode::from(code(&ending))),
     }
+}
+
+/// Asks the rules. Which programs may run was fixed when the sandbox was made, so a verdict that depends on it holds only there.
+fn admitted(argv: &[OsString], found: &Found, context: &Context) -> Result<Result<Decision, Decision>, Failure> {
+    let workspace = found.record.workspace_path();
+    let rules = Rules::load(context.places()?, &workspace)?;
+    if rules.policies().is_none() {
+        return Ok(Ok(Decision::no_policy()));
+    }
+    let path = found.record.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| std::env::split_paths(value).collect());
+    let path: Vec<PathBuf> = path.unwrap_or_default();
+    let current = found.record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
+    let ground = Ground { path: &path, current, writable: vec![workspace.clone()] };
+    match rules.admit(Wanted::Program(argv), &ground, context)? {
+        Answer::Denied(told) => Ok(Err(told)),
+        Answer::Admitted(admission) => {
+            let held = Charge::read(&found.directory).map_err(|e| explain(&e))?.spec.exec_list;
+            if admission.is_held_by(held.as_deref()) {
+                return Ok(Ok(admission.told));
+            }
+            Err(Failure::new("policy", "the rules name the programs that may run, and this sandbox was made without that list")
+                .with_hint("use `stockade run`, or make the sandbox with --exec-allow"))
+        }
+    }
+}
+
+fn denied(told: &Decision, found: &Found, context: &Context) -> Result<ExitCode, Failure> {
+    if context.printer.is_json() {
+        context.printer.json(&json!({ "sandbox_id": found.record.id, "exit_code": null, "decision": told }))?;
+    } else {
+        admission::explain_denial(told, context);
+    }
+    Ok(ExitCode::from(DENIED))
 }
 
 /// A variable that holds a placeholder keeps it: the caller's own value would be inside.

@@ -271,7 +271,9 @@ fn flags_of_later_versions_are_errors_and_not_passed_over() {
 #[test]
 fn rules_that_cannot_be_read_stop_the_run() {
     as_both(|ground| {
-        ground.file(".stockade/policy/x.cedar", "forbid(principal, action, resource);");
-        ground.refused(125, &[], &["true"], &["policy"]);
+        ground.file(".stockade/policy/x.cedar", "forbid(principal, action, resource)");
+        ground.refused(125, &[], &["true"], &["policy", "x.cedar:1"]);
+        ground.file(".stockade/policy/x.cedar", "forbid(principal, action == Stockade::Action::\"exce\", resource);");
+        ground.refused(125, &[], &["true"], &["policy", "x.cedar:1", "exce"]);
     });
 }

@@ -1,0 +1,122 @@
+//! `stockade policy`, `stockade init` and `stockade trust`: what may be done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+/// Check, try and explain the rules.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: PolicyVerb,
+}
+
+/// What to do with the rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyVerb {
+    /// Check that the rules stand: syntax, names, types and examples
+    Check(CheckArgs),
+    /// Try the examples above the rules
+    Test(TestArgs),
+    /// Say what the rules make of a command, and which rule decides
+    Explain(QuestionArgs),
+    /// Add the narrowest rule that allows a command to your own rules
+    Allow(QuestionArgs),
+}
+
+/// `policy check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Check these files instead of the rules in force
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print what rules may name, in Cedar's schema language
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) schema: bool,
+}
+
+/// `policy test`
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {}
+
+/// A command that is asked about and not run.
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("what").required(true).args(["program", "shell"]),
+)]
+pub(crate) struct QuestionArgs {
+    /// The program and its arguments, after --
+    #[arg(last = true, num_args = 1.., value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+    /// A script for bash instead of a program
+    #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true)]
+    pub(crate) shell: Option<String>,
+    /// Ask for this agent (client/name) instead of yourself
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// The directory that the work is about [default: the git top level around the current directory]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+}
+
+/// Write a starter policy into your own rules.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Which
+    #[arg(long, value_enum, default_value_t = Preset::Developer)]
+    pub(crate) preset: Preset,
+}
+
+/// A starter policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// Agents look at files and history
+    ReadOnly,
+    /// Agents run any program, without network
+    Developer,
+    /// Agents build and test, and publish nothing
+    Ci,
+}
+
+/// Agree to rules that came from elsewhere.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct TrustArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: TrustVerb,
+}
+
+/// Whom to trust.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrustVerb {
+    /// Let the permits of this repository's .stockade/policy count, until they change
+    Project(TrustProjectArgs),
+    /// Print the projects whose rules count
+    List(TrustListArgs),
+}
+
+/// `trust project`
+#[derive(Debug, Args)]
+pub(crate) struct TrustProjectArgs {
+    /// Take it back
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// The directory that the work is about [default: the git top level around the current directory]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+}
+
+/// `trust list`
+#[derive(Debug, Args)]
+pub(crate) struct TrustListArgs {}
+
+const EXAMPLES: &str = "\
+Examples:
+  stockade policy check
+  stockade policy explain -- git push origin main
+  stockade policy explain --agent claude/main --shell 'make && rm -r /tmp/x'
+  stockade policy allow --agent claude/main -- git push origin main";
