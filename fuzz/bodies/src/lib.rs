@@ -48,4 +48,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "broker", body: targets::broker::body, seeds: targets::broker::seeds, tries: 20_000 },
     Target { name: "git", body: targets::git::body, seeds: targets::git::seeds, tries: 800 },
     Target { name: "egress", body: targets::egress::body, seeds: targets::egress::seeds, tries: 20_000 },
+    Target { name: "shell", body: targets::shell::body, seeds: targets::shell::seeds, tries: 6_000 },
+    Target { name: "policy", body: targets::policy::body, seeds: targets::policy::seeds, tries: 800 },
 ];
