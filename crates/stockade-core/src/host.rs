@@ -104,6 +104,22 @@ impl HostPattern {
         self.port.as_ref().map_or(&WEB_PORTS, std::slice::from_ref)
     }
 
+    /// The same hosts at one port only.
+    #[must_use]
+    pub fn at_port(&self, port: u16) -> Self {
+        Self { host: self.host.clone(), port: Some(port) }
+    }
+
+    /// The hosts as they are written, without a port.
+    pub fn without_port(&self) -> String {
+        match &self.host {
+            Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+            Host::Address(IpAddr::V4(address)) => address.to_string(),
+            Host::Exact(name) => name.clone(),
+            Host::Below(name) => format!("*.{name}"),
+        }
+    }
+
     /// What both patterns match, if anything.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let host = match (&self.host, &other.host) {
