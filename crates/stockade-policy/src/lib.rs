@@ -12,6 +12,7 @@ mod cedar;
 mod decision;
 mod examples;
 mod fault;
+pub mod import;
 mod judge;
 mod request;
 pub mod shell;

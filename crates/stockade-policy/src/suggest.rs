@@ -63,6 +63,6 @@ fn within(name: &str, values: &BTreeSet<String>) -> String {
 }
 
 /// A Cedar string.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.escape_debug())
 }

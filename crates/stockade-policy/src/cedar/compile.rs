@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
+use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, ValidationWarning, Validator};
 
 use super::index::Index;
 use super::labels::{Told, told};
@@ -217,7 +217,9 @@ fn validate(rules: &[Rule], tried: &[(&PolicyFile, Piece<'_>)], faults: &mut Vec
     let set = PolicySet::from_policies(rules.iter().map(|rule| rule.policy.clone())).map_err(|e| e.to_string())?;
     let result = Validator::new(schema).validate(&set, ValidationMode::Strict);
     let errors = result.validation_errors().map(|e| (e.policy_id(), told(e)));
-    let warnings = result.validation_warnings().map(|w| (w.policy_id(), told(w)));
+    // Text in more than one script is what many file names are; names of things in rules are still held to one.
+    let warnings = result.validation_warnings().filter(|warning| !matches!(warning, ValidationWarning::MixedScriptString(_)));
+    let warnings = warnings.map(|w| (w.policy_id(), told(w)));
     for (id, Told { place, message, hint }) in errors.chain(warnings) {
         let number = AsRef::<str>::as_ref(id).parse::<usize>().ok();
         let Some((file, piece)) = number.and_then(|number| tried.get(number)) else { return Err(message) };

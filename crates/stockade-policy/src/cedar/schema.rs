@@ -51,8 +51,8 @@ const ENTITIES: &str = "  entity Tenant;
   entity Pack;
   entity Capability in [Pack] = { effect: String, risk: String };
   entity Program = { path?: String, sha256?: String };
-  entity Host;
-  entity Path;
+  entity Host in [Host];
+  entity Path in [Path];
   action \"invoke\";";
 
 #[cfg(test)]

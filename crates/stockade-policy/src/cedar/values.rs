@@ -18,6 +18,9 @@ impl Unfit {
     }
 }
 
+/// Directories above a file at most.
+const MAX_DEPTH: usize = 256;
+
 /// Entity type names, parsed once.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
@@ -86,11 +89,43 @@ impl Names {
                 entities.push(Entity::new(uid, facts, HashSet::new()).map_err(Unfit::of)?);
             }
         }
+        match request {
+            Request::Exec(_) => {}
+            Request::Connect { host, .. } => entities.extend(self.beneath(request, host, above_host(host))),
+            Request::Read { path, .. } | Request::Write { path, .. } => entities.extend(self.beneath(request, path, above_path(path)?)),
+        }
         if entities.is_empty() {
             return Ok(Entities::empty());
         }
         Entities::from_entities(entities, None).map_err(Unfit::of)
     }
+
+    /// A resource with all that it is in, where there is anything.
+    fn beneath(&self, request: &Request<'_>, id: &str, above: Vec<String>) -> Option<Entity> {
+        let parents: HashSet<EntityUid> = above.iter().map(|above| self.resource(request, above)).collect();
+        (!parents.is_empty()).then(|| Entity::new_no_attrs(self.resource(request, id), parents))
+    }
+}
+
+/// The patterns that a name is below: `*.b.c` and `*.c` for `a.b.c`.
+fn above_host(host: &str) -> Vec<String> {
+    if host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok() {
+        return Vec::new();
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    name.match_indices('.').filter_map(|(at, _)| Some(format!("*.{}", name.get(at + 1..)?))).collect()
+}
+
+/// The directories that a file is in. A path that could mean another file than it says is no value.
+fn above_path(path: &str) -> Result<Vec<String>, Unfit> {
+    if !path.starts_with('/') {
+        return Ok(Vec::new());
+    }
+    if path.matches('/').count() > MAX_DEPTH || crate::shell::lexical("/", path) != path {
+        return Err(Unfit("the path is too deep, or not in its plain form".to_owned()));
+    }
+    let above = path.match_indices('/').filter_map(|(at, _)| path.get(..at.max(1))).filter(|above| *above != path);
+    Ok(above.map(str::to_owned).collect())
 }
 
 /// What a rule can read about a request.

@@ -115,6 +115,126 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rules_that_are_printed_say_the_same(drafts in prop::collection::vec(draft(), 1..6)) {
+        let print = |text: &str| cedar_policy::Policy::parse(None, text).unwrap().to_string();
+        let files: Vec<PolicyFile> = drafts
+            .iter()
+            .enumerate()
+            .map(|(n, draft)| PolicyFile { layer: draft.layer, trust: Trust::Trusted, name: n.to_string(), text: print(&draft.text()) })
+            .collect();
+        for file in &files {
+            prop_assert_eq!(&print(&file.text), &file.text);
+        }
+        let printed = Policies::compile(&files, Checks::All).unwrap_or_else(|faults| panic!("{faults}"));
+        prop_assert_eq!(verdicts(&printed), verdicts(&compile(&drafts.iter().collect::<Vec<_>>())));
+    }
+
+    #[test]
+    fn a_suggested_rule_is_read_as_it_was_meant(words in prop::collection::vec("\\PC{1,12}|[\"\\\\'\n\t;{}()@a-]{1,12}", 1..5), name in "\\PC{1,10}") {
+        let argv: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
+        let script = classify_argv(&argv, &ByName { directory: "/w" });
+        prop_assume!(script.is_ok());
+        let principal = Principal::agent(name);
+        let nothing = Policies::compile(&[], Checks::All).unwrap();
+        for (_, decision) in nothing.judge(&principal, &script, Floor::Deny).commands {
+            let Some(text) = decision.suggest else { continue };
+            let printed = cedar_policy::Policy::parse(None, &text).unwrap_or_else(|error| panic!("{error:?}: {text}")).to_string();
+            for text in [text, printed] {
+                let file = PolicyFile { layer: Layer::User, trust: Trust::Trusted, name: "s".into(), text };
+                let policies = Policies::compile(&[file], Checks::Known).unwrap_or_else(|faults| panic!("{faults}"));
+                prop_assert_eq!(policies.rules().len(), 1);
+                let allowed = policies.judge(&principal, &script, Floor::Deny).commands.iter().any(|(_, d)| d.verdict == Verdict::Allow);
+                prop_assert!(allowed);
+            }
+        }
+    }
+}
+
+/// A script whose commands are known, to be printed in more than one way.
+#[derive(Debug, Clone)]
+enum Node {
+    Simple(Vec<String>),
+    Join(&'static str, Box<(Node, Node)>),
+    Around(&'static str, &'static str, Box<Node>),
+    Test(Box<(Node, Node)>),
+    Within(&'static str, &'static str, Box<Node>),
+}
+
+impl Node {
+    /// The programs in the order of the text.
+    fn programs(&self) -> Vec<String> {
+        match self {
+            Self::Simple(words) => words.iter().take(1).cloned().collect(),
+            Self::Join(_, pair) | Self::Test(pair) => [pair.0.programs(), pair.1.programs()].concat(),
+            Self::Around(_, _, inner) => inner.programs(),
+            Self::Within(_, _, inner) => [inner.programs(), vec!["prog".to_owned()]].concat(),
+        }
+    }
+
+    /// As text; `loose` uses lines, quotes and spaces where it can.
+    fn print(&self, loose: bool) -> String {
+        let space = if loose { "  " } else { " " };
+        match self {
+            Self::Simple(words) if loose => {
+                let quoted = words.iter().enumerate().map(|(n, word)| if n % 2 == 1 { format!("'{word}'") } else { format!("\"{word}\"") });
+                quoted.collect::<Vec<_>>().join(" \\\n ")
+            }
+            Self::Simple(words) => words.join(" "),
+            Self::Join(";", pair) if loose => format!("{}\n{}", pair.0.print(loose), pair.1.print(loose)),
+            Self::Join(operator, pair) if loose => format!("{} {operator} # why\n\n{}", pair.0.print(loose), pair.1.print(loose)),
+            Self::Join(operator, pair) => format!("{} {operator} {}", pair.0.print(loose), pair.1.print(loose)),
+            Self::Around(open, close, inner) => format!("{open}{space}{}\n{close}", inner.print(loose)),
+            Self::Test(pair) if loose => format!("if {}\nthen\n{}\nfi", pair.0.print(loose), pair.1.print(loose)),
+            Self::Test(pair) => format!("if {}; then {}; fi", pair.0.print(loose), pair.1.print(loose)),
+            Self::Within(open, close, inner) => format!("prog{space}{open} {} {close}", inner.print(loose)),
+        }
+    }
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let simple = prop::collection::vec("[a-z]{3}x", 1..4).prop_map(Node::Simple);
+    simple.prop_recursive(4, 16, 2, |inner| {
+        let pair = (inner.clone(), inner.clone()).prop_map(Box::new);
+        prop_oneof![
+            (prop::sample::select(vec!["|", "&&", "||", ";"]), pair.clone()).prop_map(|(operator, pair)| Node::Join(operator, pair)),
+            (prop::sample::select(vec![("(", ")"), ("{", "}")]), inner.clone()).prop_map(|((open, close), inner)| Node::Around(
+                open,
+                close,
+                Box::new(inner)
+            )),
+            pair.prop_map(Node::Test),
+            (prop::sample::select(vec![("\"$(", ")\""), ("<(", ")"), ("$(", ")")]), inner).prop_map(|((open, close), inner)| Node::Within(
+                open,
+                close,
+                Box::new(inner)
+            )),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_script_is_what_it_is_however_it_is_written(node in node()) {
+        let (tight, loose) = (node.print(false), node.print(true));
+        let (one, other) = (classify(&tight, &ByName { directory: "/w" }), classify(&loose, &ByName { directory: "/w" }));
+        // Deep ones are over a limit, and then both are.
+        prop_assert_eq!(&one, &other, "{}\n--\n{}", tight, loose);
+        if let Ok(script) = one {
+            let mut programs: Vec<String> = script.calls.iter().map(|call| call.program.clone()).collect();
+            let mut expected = node.programs();
+            programs.sort();
+            expected.sort();
+            prop_assert_eq!(programs, expected, "{}", tight);
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
