@@ -6,10 +6,12 @@
 
 mod known;
 mod programs;
+mod proposals;
 mod read;
 mod trust;
 mod write;
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +21,9 @@ use stockade_policy::{Checks, Faults, Floor, Layer, Policies, PolicyFile, Trust}
 use crate::places::Places;
 
 pub use programs::OnPath;
+pub use proposals::{Draft as ProposalDraft, MAX_PROPOSAL, MAX_PROPOSALS, Proposal, proposal, proposals, propose, withdraw};
 pub use trust::{ProjectDigest, ProjectTrust, trust_project, trusted_projects, untrust_project};
-pub use write::{Written, add_rule, write_preset};
+pub use write::{Written, add_rules, write_imported, write_preset};
 
 /// The directory of policy files in every layer.
 const DIRECTORY: &str = "policy";
@@ -46,7 +49,7 @@ pub enum PolicyError {
     /// The rules do not stand.
     #[error("{0}")]
     Faults(#[source] Faults),
-    /// A record of trust that cannot be understood.
+    /// A record of ours that cannot be understood.
     #[error("`{}` is damaged: {}", shown(.0), .1)]
     TrustFile(PathBuf, String),
     /// A file cannot be written.
@@ -55,6 +58,15 @@ pub enum PolicyError {
     /// It is there already.
     #[error("`{}` is there already", shown(.0))]
     Exists(PathBuf),
+    /// Nobody proposed that.
+    #[error("there is no proposal `{0}`")]
+    NoProposal(String),
+    /// More than a person would read.
+    #[error("{MAX_PROPOSALS} proposals wait for a person already")]
+    TooManyProposals,
+    /// Longer than a person would read.
+    #[error("the proposal has more than {MAX_PROPOSAL} bytes")]
+    LongProposal,
 }
 
 /// Policy files as they lie on disk.
@@ -110,6 +122,15 @@ impl PolicyLayers {
         }
         Ok(policies)
     }
+}
+
+/// A digest as people write it.
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut digits, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 fn shown(path: &Path) -> String {

@@ -81,6 +81,17 @@ pub(super) fn project(workspace: &Path) -> Result<Vec<Found>, PolicyError> {
     opened.map_or(Ok(Vec::new()), |directory| files(&directory, &path, Links::Refuse))
 }
 
+/// One file of ours, bounded.
+pub(super) fn one(path: &Path) -> Result<String, PolicyError> {
+    let failed = |error: std::io::Error| PolicyError::Read(path.to_owned(), error);
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(PolicyError::TooLarge(path.to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|_| PolicyError::NotText(path.to_owned()))
+}
+
 fn files(directory: &OwnedFd, path: &Path, links: Links) -> Result<Vec<Found>, PolicyError> {
     let failed = |errno: Errno| PolicyError::Read(path.to_owned(), errno.into());
     let mut names = Vec::new();

@@ -118,13 +118,60 @@ fn what_passed_is_not_checked_again_until_it_changes() {
 #[test]
 fn rules_are_added_whole_or_not_at_all() {
     let lab = lab();
-    assert_eq!(add_rule(&lab.places, FORBID).unwrap().line, 3);
-    let second = add_rule(&lab.places, PERMIT).unwrap();
-    assert_eq!((second.line, lab.load().unwrap().compile(&lab.places).unwrap().rules().len()), (5, 2));
-    assert!(matches!(add_rule(&lab.places, "permit (principal"), Err(PolicyError::Faults(_))));
-    assert_eq!(lab.load().unwrap().compile(&lab.places).unwrap().rules().len(), 2);
+    assert_eq!(add_rules(&lab.places, &[FORBID]).unwrap().line, 3);
+    let second = add_rules(&lab.places, &[PERMIT, PERMIT]).unwrap();
+    assert_eq!((second.line, lab.load().unwrap().compile(&lab.places).unwrap().rules().len()), (5, 3));
+    assert!(matches!(add_rules(&lab.places, &[PERMIT, "permit (principal"]), Err(PolicyError::Faults(_))));
+    assert_eq!(lab.load().unwrap().compile(&lab.places).unwrap().rules().len(), 3);
     write_preset(&lab.places, "").unwrap();
     assert!(matches!(write_preset(&lab.places, PERMIT), Err(PolicyError::Exists(_))));
+    let named = format!("@id(\"x\") {PERMIT}");
+    write_imported(&lab.places, "one", &named).unwrap();
+    assert!(matches!(write_imported(&lab.places, "two", &named), Err(PolicyError::Faults(_))), "no two rules of one name");
+    assert_eq!(lab.load().unwrap().compile(&lab.places).unwrap().rules().len(), 4);
+    let names = std::fs::read_dir(lab.places.config.join("policy")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    assert!(names.iter().all(|name| name.to_str().unwrap().ends_with(".cedar")), "drafts are gone: {names:?}");
+}
+
+#[test]
+fn no_rule_is_lost_between_two_writers() {
+    let lab = lab();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| add_rules(&lab.places, &[FORBID]).unwrap());
+        }
+    });
+    assert_eq!(lab.load().unwrap().compile(&lab.places).unwrap().rules().len(), 4);
+}
+
+#[test]
+fn proposals_wait_under_the_digest_of_what_they_are() {
+    let lab = lab();
+    let draft = |asked: &str, reason: Option<&str>| ProposalDraft {
+        principal: "Agent::\"a\"".into(),
+        asked: asked.into(),
+        reason: reason.map(str::to_owned),
+        rules: vec![PERMIT.into()],
+    };
+    assert_eq!(proposals(&lab.places).unwrap(), []);
+    let one = propose(&lab.places, draft("ls", None)).unwrap();
+    assert_eq!(propose(&lab.places, draft("ls", Some("again"))).unwrap(), one, "the same proposal is one");
+    let other = propose(&lab.places, draft("cat", Some("to read"))).unwrap();
+    assert_eq!((proposals(&lab.places).unwrap().len(), proposal(&lab.places, &other.id).unwrap()), (2, other.clone()));
+    for id in ["", "../../../etc/passwd", "0123456789ag", "000000000000"] {
+        assert!(matches!(proposal(&lab.places, id), Err(PolicyError::NoProposal(_))), "{id}");
+        assert!(!withdraw(&lab.places, id).unwrap());
+    }
+    let path = lab.places.state.join("proposals").join(format!("{}.json", one.id));
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"ls\"", "\"rm\"")).unwrap();
+    assert!(matches!(proposal(&lab.places, &one.id), Err(PolicyError::TrustFile(..))), "what was shown is what is allowed");
+    assert!(withdraw(&lab.places, &one.id).unwrap() && withdraw(&lab.places, &other.id).unwrap());
+    assert!(matches!(propose(&lab.places, draft(&"x".repeat(MAX_PROPOSAL), None)), Err(PolicyError::LongProposal)));
+    for n in 0..MAX_PROPOSALS {
+        propose(&lab.places, draft(&n.to_string(), None)).unwrap();
+    }
+    assert!(matches!(propose(&lab.places, draft("one more", None)), Err(PolicyError::TooManyProposals)));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Which projects' rules a person agreed to: by the workspace's path and a digest of the very files.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -117,10 +116,5 @@ fn digest(files: &[Found]) -> ProjectDigest {
             hash.update(part.as_bytes());
         }
     }
-    let digits = hash.finalize().iter().fold(String::new(), |mut digits, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    });
-    ProjectDigest(digits)
+    ProjectDigest(super::digits(&hash.finalize()))
 }
