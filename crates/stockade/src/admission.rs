@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_core::host::HostPattern;
 use stockade_core::result::Decision as Told;
-use stockade_policy::shell::{self, Programs, Refusal, Script};
+use stockade_policy::shell::{self, Programs, Refusal, Script, Standing};
 use stockade_policy::{Decision, Floor, Judgement, Policies, Principal, Request, Verdict};
 use stockade_store::person;
 use stockade_store::places::Places;
@@ -22,8 +22,10 @@ use crate::failure::Failure;
 pub(crate) const SHELL: &str = "bash";
 /// Longer than any answer to a question.
 const MOST_ANSWER: u64 = 64;
-/// Ports of a pattern that names none.
-const USUAL_PORTS: [u16; 2] = [80, 443];
+/// The port whose traffic is not TLS.
+const PLAIN_PORT: u16 = 80;
+/// A host that no pattern can name: what the rules say to it, they say to any.
+const ANY_HOST: &str = "*";
 
 /// The rules in force for a workspace.
 #[derive(Debug)]
@@ -69,6 +71,10 @@ pub(crate) struct Admission {
     pub(crate) told: Told,
     /// The only programs that may run, where the rules name them.
     exec_list: Option<Vec<String>>,
+    /// What starts it, whatever a list says.
+    starts_with: Option<&'static str>,
+    /// Where programs are looked up.
+    programs: OnPath,
 }
 
 impl Rules {
@@ -91,42 +97,66 @@ impl Rules {
 
     /// Asks whether something may run; a person answers where the rules say so.
     pub(crate) fn admit(&self, wanted: Wanted<'_>, ground: &Ground<'_>, context: &Context) -> Result<Answer, Failure> {
-        let Some(policies) = &self.policies else {
-            return Ok(Answer::Admitted(Admission { told: Told::no_policy(), exec_list: None }));
-        };
         let programs = ground.programs();
+        let starts_with = match wanted {
+            Wanted::Shell(_) => Some(SHELL),
+            Wanted::Program(_) => None,
+        };
+        let Some(policies) = &self.policies else {
+            return Ok(Answer::Admitted(Admission { told: Told::no_policy(), exec_list: None, starts_with, programs }));
+        };
         let script = classify(wanted, &programs);
         let judgement = policies.judge(&Principal::human(person::name()), &script, self.layers.floor);
         self.mention_project(&judgement, context);
         let told = told(&judgement.decision);
         let allowed = match judgement.decision.verdict {
             Verdict::Allow => true,
-            Verdict::Ask => is_approved(&judgement, context)?,
+            Verdict::Ask => is_approved(wanted, &judgement, context)?,
             Verdict::Deny => false,
         };
         if !allowed {
             return Ok(Answer::Denied(told));
         }
-        let exec_list = judgement.exec_list.map(|list| existing(list, wanted, &programs));
-        Ok(Answer::Admitted(Admission { told, exec_list }))
+        let exec_list = judgement.exec_list.map(|list| existing(list, &programs));
+        Ok(Answer::Admitted(Admission { told, exec_list, starts_with, programs }))
     }
 
-    /// Keeps the hosts that the person's or the machine's `connect` rules permit.
+    /// What the person's or the machine's `connect` rules permit of a list of hosts, port by port.
     pub(crate) fn permitted_hosts(&self, hosts: Vec<HostPattern>, context: &Context) -> Vec<HostPattern> {
-        let (Some(policies), Floor::Deny) = (&self.policies, self.layers.floor) else { return hosts };
-        let principal = Principal::human(person::name());
-        let (kept, dropped): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|pattern| {
-            let shown = pattern.to_string();
-            pattern.ports().iter().all(|port| {
-                let host = if pattern.ports() == USUAL_PORTS { &shown } else { shown.strip_suffix(&format!(":{port}")).unwrap_or(&shown) };
-                let request = Request::Connect { host, port: *port, tls: *port != 80, method: "", path: "", secret: None };
-                policies.decide(&principal, &request, self.layers.floor).verdict == Verdict::Allow
-            })
-        });
-        for pattern in dropped {
-            context.printer.warning(format!("policy: no `connect` rule permits `{pattern}`, so it cannot be reached"));
+        if !self.decide_hosts() {
+            return hosts;
+        }
+        let mut kept = Vec::new();
+        for pattern in hosts {
+            let host = pattern.without_port();
+            let ports: Vec<u16> = pattern.ports().iter().copied().filter(|port| self.permits_host(&host, *port)).collect();
+            if ports.len() == pattern.ports().len() {
+                kept.push(pattern);
+                continue;
+            }
+            if ports.is_empty() {
+                let allow = format!("`stockade policy allow --host {pattern}` adds one");
+                context.printer.warning(format!("policy: no `connect` rule permits `{pattern}`, so it cannot be reached; {allow}"));
+            }
+            kept.extend(ports.into_iter().map(|port| pattern.at_port(port)));
         }
         kept
+    }
+
+    /// Whether hosts that nobody listed may be reached, as `--learn` would let them.
+    pub(crate) fn permits_every_host(&self) -> bool {
+        !self.decide_hosts() || (self.permits_host(ANY_HOST, 443) && self.permits_host(ANY_HOST, PLAIN_PORT))
+    }
+
+    /// Without a policy of a person's or the machine's there is nothing to intersect with.
+    fn decide_hosts(&self) -> bool {
+        self.policies.is_some() && self.layers.floor == Floor::Deny
+    }
+
+    fn permits_host(&self, host: &str, port: u16) -> bool {
+        let Some(policies) = &self.policies else { return true };
+        let request = connect(host, port);
+        policies.decide(&Principal::human(person::name()), &request, self.layers.floor).verdict == Verdict::Allow
     }
 
     /// Permits that nobody agreed to are left out; whoever is denied should know that there are some.
@@ -145,22 +175,40 @@ impl Rules {
 }
 
 impl Admission {
-    /// The exec list of the call: what the rules name, and no more than a person's own flag does.
+    /// The exec list of the call: what the rules name, and no more than a person's own flag does; the shell that runs a script is always
+    /// there.
     pub(crate) fn narrow(&self, asked: Option<Vec<String>>) -> Option<Vec<String>> {
-        match (asked, &self.exec_list) {
-            (Some(asked), Some(permitted)) => Some(asked.into_iter().filter(|program| permitted.contains(program)).collect()),
-            (Some(list), None) => Some(list),
-            (None, permitted) => permitted.clone(),
+        let mut list = match (asked, &self.exec_list) {
+            (Some(asked), Some(permitted)) => asked.into_iter().filter(|program| self.is_among(program, permitted)).collect(),
+            (Some(list), None) => list,
+            (None, Some(permitted)) => permitted.clone(),
+            (None, None) => return None,
+        };
+        if let Some(shell) = self.starts_with
+            && !self.is_among(shell, &list)
+        {
+            list.push(shell.to_owned());
         }
+        Some(list)
     }
 
     /// Whether a sandbox that stands already lets run no more than the rules name.
     pub(crate) fn is_held_by(&self, exec_list: Option<&[String]>) -> bool {
         match (&self.exec_list, exec_list) {
             (None, _) => true,
-            (Some(permitted), Some(held)) => held.iter().all(|program| permitted.contains(program)),
+            (Some(permitted), Some(held)) => held.iter().all(|program| self.is_among(program, permitted)),
             (Some(_), None) => false,
         }
+    }
+
+    /// Whether a list has a program, by whichever name.
+    fn is_among(&self, program: &str, list: &[String]) -> bool {
+        let real = |program: &str| {
+            let found = if program.contains('/') { self.programs.at(program, Standing::Start) } else { self.programs.named(program) };
+            found.path
+        };
+        list.iter().any(|other| other == program)
+            || real(program).is_some_and(|path| list.iter().any(|other| real(other).as_ref() == Some(&path)))
     }
 }
 
@@ -222,30 +270,43 @@ pub(crate) fn failure(error: &PolicyError) -> Failure {
     }
 }
 
-/// Programs of the list that there are, and the shell where one runs. What is not there cannot run anyway.
-fn existing(list: Vec<String>, wanted: Wanted<'_>, programs: &OnPath) -> Vec<String> {
-    let is_there = |program: &String| if program.contains('/') { Path::new(program).is_file() } else { programs.exists(program) };
-    let mut list: Vec<String> =
-        list.into_iter().filter(|program| !program.contains('/') || program.starts_with('/')).filter(is_there).collect();
-    if matches!(wanted, Wanted::Shell(_)) && !list.iter().any(|program| program == SHELL) {
-        list.push(SHELL.to_owned());
-    }
-    list
+/// A question about one port of a host.
+pub(crate) fn connect(host: &str, port: u16) -> Request<'_> {
+    Request::Connect { host, port, tls: port != PLAIN_PORT, method: "", path: "", secret: None }
 }
 
-/// Asks at the terminal; where there is none, the answer is no.
-fn is_approved(judgement: &Judgement, context: &Context) -> Result<bool, Failure> {
+/// Programs of the list that there are. What is not there cannot run anyway.
+fn existing(list: Vec<String>, programs: &OnPath) -> Vec<String> {
+    let is_there = |program: &String| if program.contains('/') { Path::new(program).is_file() } else { programs.exists(program) };
+    list.into_iter().filter(|program| !program.contains('/') || program.starts_with('/')).filter(is_there).collect()
+}
+
+/// Asks at the terminal, showing the whole of it; where there is no terminal, the answer is no.
+fn is_approved(wanted: Wanted<'_>, judgement: &Judgement, context: &Context) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(false);
     }
+    // Whatever `--quiet` leaves out, a question is not asked blindly.
+    context.printer.banner("policy wants a person to approve this:");
+    for line in shown(wanted) {
+        context.printer.banner(format!("  {line}"));
+    }
     for (command, decision) in judgement.commands.iter().filter(|(_, decision)| decision.verdict == Verdict::Ask) {
         let reason = decision.reason.as_deref().unwrap_or("the rules want a person to look");
-        context.printer.note(format!("`{command}`: {reason} ({})", decision.rule));
+        context.printer.banner(format!("`{command}`: {reason} ({})", decision.rule));
     }
-    context.printer.note("run it? [y/N]");
+    context.printer.banner("run it? [y/N]");
     let mut answer = String::new();
     let read = stdin.lock().take(MOST_ANSWER).read_line(&mut answer);
     read.map_err(|error| Failure::new("policy", format!("reading the answer: {error}")))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// All of it, line by line; an argument list one word per line, so that no word can look like two.
+pub(crate) fn shown(wanted: Wanted<'_>) -> Vec<String> {
+    match wanted {
+        Wanted::Shell(script) => script.to_string_lossy().lines().map(str::to_owned).collect(),
+        Wanted::Program(argv) => argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+    }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_core::host::HostPattern;
 use stockade_core::path::SafePath;
-use stockade_core::reach::{Login, Reach, SecretUse};
+use stockade_core::reach::{Login, Reach, SecretUse, Unlisted};
 use stockade_core::result::Decision;
 use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
 use stockade_sandbox::backends::Backend;
@@ -58,7 +58,10 @@ pub(crate) struct Assembled {
 impl Assembled {
     /// Asks the rules whether something may run here, and takes over which programs they name; a denial is given back.
     pub(crate) fn admit(&mut self, wanted: Wanted<'_>, context: &Context) -> Result<Option<Decision>, Failure> {
-        match self.rules.admit(wanted, &self.ground(), context)? {
+        // As the sandbox will look programs up: `--env PATH=…` counts.
+        let path = self.spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| std::env::split_paths(value).collect());
+        let path: Vec<PathBuf> = path.unwrap_or_default();
+        match self.rules.admit(wanted, &self.ground(&path), context)? {
             Answer::Denied(told) => Ok(Some(told)),
             Answer::Admitted(admission) => {
                 self.spec.exec_list = admission.narrow(self.spec.exec_list.take());
@@ -68,16 +71,17 @@ impl Assembled {
         }
     }
 
-    /// Where programs of this sandbox are looked up, for the rules.
-    fn ground(&self) -> Ground<'_> {
-        let writable = self.spec.mounts.iter().filter(|mount| mount.mode != MountMode::Ro).map(|mount| mount.host.as_path().to_owned());
-        let workspace = self.spec.workspace.path.as_path().to_owned();
-        Ground {
-            path: &self.spec.path_dirs,
-            current: self.spec.cwd.as_path(),
-            writable: std::iter::once(workspace).chain(writable).collect(),
-        }
+    /// Where it runs, for the rules.
+    fn ground<'a>(&'a self, path: &'a [PathBuf]) -> Ground<'a> {
+        Ground { path, current: self.spec.cwd.as_path(), writable: writable(&self.spec) }
     }
+}
+
+/// Directories that a sandbox can write to, as far as programs in them could be taken for others.
+pub(crate) fn writable(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let mounts = spec.mounts.iter().filter(|mount| mount.mode != MountMode::Ro);
+    let mounts = mounts.flat_map(|mount| [&mount.host, &mount.guest]).map(|path| path.as_path().to_owned());
+    std::iter::once(spec.workspace.path.as_path().to_owned()).chain(mounts).collect()
 }
 
 /// What somebody else than flags and settings adds: the profile of an agent.
@@ -128,6 +132,9 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
     }
     let backend = backend(&settings)?;
     let mut reach = reach::of(flags, additions, &settings, backend.kind())?;
+    if reach.unlisted == Unlisted::Learn && !rules.permits_every_host() {
+        return Err(Failure::new("policy", "the rules say which hosts may be reached, so `--learn` cannot let others through"));
+    }
     reach.hosts = rules.permitted_hosts(reach.hosts, context);
     let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
     let workspace = located.path.clone();

@@ -10,6 +10,7 @@
 //! branch and spoil every object. The tree is untrusted once the agent was in it, so git never runs in it but in a sandbox; what comes back is
 //! fetched and checked object by object. Git itself is the person's own, run in their own repository.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,31 @@ const MAX_MESSAGE: usize = 2000;
 /// Where a branch is put that is only looked at.
 const LOOKED_AT: &str = "refs/stockade";
 
-/// Makes a tree with a branch for an agent of this name.
-pub(crate) fn make(repository: &Path, name: &str) -> Result<Branch, Failure> {
+/// A tree in which no agent has been yet; it goes again unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    worktree: PathBuf,
+    is_kept: Cell<bool>,
+}
+
+impl Fresh {
+    /// Leaves the tree to an agent.
+    pub(crate) fn keep(&self) {
+        self.is_kept.set(true);
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if !self.is_kept.get() {
+            // Made a moment ago and used by nobody. What cannot be removed is named by the next attempt to make it.
+            let _ = std::fs::remove_dir_all(&self.worktree);
+        }
+    }
+}
+
+/// Makes a tree with a branch for an agent of this name. Whatever stops the agent from starting takes the tree away again.
+pub(crate) fn make(repository: &Path, name: &str) -> Result<(Branch, Fresh), Failure> {
     let base = line(&git(repository, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?).filter(|base| !base.is_empty()).ok_or_else(
         || Failure::new("worktree", format!("`{}` has no commit yet", repository.display())).with_hint("commit something first"),
     )?;
@@ -38,6 +62,7 @@ pub(crate) fn make(repository: &Path, name: &str) -> Result<Branch, Failure> {
         return Err(Failure::new("worktree", format!("`{}` is there already", worktree.display())).with_hint("choose another --name"));
     }
     let branch = format!("stockade/{name}");
+    let fresh = Fresh { worktree: worktree.clone(), is_kept: Cell::new(false) };
     let cloned = git(
         repository,
         &[
@@ -57,7 +82,7 @@ pub(crate) fn make(repository: &Path, name: &str) -> Result<Branch, Failure> {
         }
     }
     succeeded(&git(&worktree, &["checkout", "--quiet", "-b", &branch, &base])?, "worktree")?;
-    Ok(Branch { name: branch, base, repository: repository.to_owned(), worktree, objects })
+    Ok((Branch { name: branch, base, repository: repository.to_owned(), worktree, objects }, fresh))
 }
 
 /// Brings the branch into the repository.

@@ -24,7 +24,10 @@ pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, U
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use flags::SandboxFlags;
 pub(crate) use output::{ColorWish, OutputFlags};
-pub(crate) use policy::{CheckArgs, InitArgs, PolicyArgs, PolicyVerb, Preset, QuestionArgs, TrustArgs, TrustProjectArgs, TrustVerb};
+pub(crate) use policy::{
+    AllowArgs, CheckArgs, ImportArgs, InitArgs, Origin, PolicyArgs, PolicyVerb, Preset, ProposalsArgs, ProposeArgs, QuestionArgs,
+    TrustArgs, TrustProjectArgs, TrustVerb,
+};
 pub(crate) use run::RunArgs;
 pub(crate) use sandbox::{
     ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, NetworkArgs, OneSandbox, PruneArgs, ReadArgs,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use stockade_core::host::HostPattern;
 
 /// Check, try and explain the rules.
 #[derive(Debug, Args)]
@@ -21,10 +22,16 @@ pub(crate) enum PolicyVerb {
     Check(CheckArgs),
     /// Try the examples above the rules
     Test(TestArgs),
-    /// Say what the rules make of a command, and which rule decides
-    Explain(QuestionArgs),
-    /// Add the narrowest rule that allows a command to your own rules
-    Allow(QuestionArgs),
+    /// Say what the rules make of a command or a host, and which rule decides
+    Explain(ExplainArgs),
+    /// Add the narrowest rule that allows a command or a host to your own rules, or one that was proposed
+    Allow(AllowArgs),
+    /// Propose the narrowest rule that allows a command or a host; a person decides
+    Propose(ProposeArgs),
+    /// Print the rules that were proposed
+    Proposals(ProposalsArgs),
+    /// Make your own rules of those of another program
+    Import(ImportArgs),
 }
 
 /// `policy check`
@@ -42,11 +49,8 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {}
 
-/// A command that is asked about and not run.
+/// A command or a host that is asked about; nothing runs.
 #[derive(Debug, Args)]
-#[command(
-    group = ArgGroup::new("what").required(true).args(["program", "shell"]),
-)]
 pub(crate) struct QuestionArgs {
     /// The program and its arguments, after --
     #[arg(last = true, num_args = 1.., value_name = "PROGRAM")]
@@ -54,12 +58,89 @@ pub(crate) struct QuestionArgs {
     /// A script for bash instead of a program
     #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true)]
     pub(crate) shell: Option<String>,
+    /// A host instead of a program: HOST[:PORT]
+    #[arg(long, value_name = "HOST", value_parser = HostPattern::parse)]
+    pub(crate) host: Option<HostPattern>,
     /// Ask for this agent (client/name) instead of yourself
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory that the work is about [default: the git top level around the current directory]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
+}
+
+/// `policy explain`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host"]))]
+pub(crate) struct ExplainArgs {
+    /// What is asked about.
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+}
+
+/// `policy allow`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host", "proposal"]))]
+pub(crate) struct AllowArgs {
+    /// The proposal to allow (stockade policy proposals)
+    #[arg(value_name = "ID", conflicts_with_all = ["agent", "workspace"])]
+    pub(crate) proposal: Option<String>,
+    /// What is to be allowed.
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+}
+
+/// `policy propose`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host"]))]
+pub(crate) struct ProposeArgs {
+    /// Why, in words for the person who decides
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// What is to be allowed.
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+}
+
+/// `policy proposals`
+#[derive(Debug, Args)]
+pub(crate) struct ProposalsArgs {
+    /// Take this one away instead
+    #[arg(long, value_name = "ID")]
+    pub(crate) remove: Option<String>,
+}
+
+/// `policy import`
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Whose rules they are
+    #[arg(value_enum, value_name = "PROGRAM")]
+    pub(crate) origin: Origin,
+    /// Settings of Claude Code (settings.json), or rules of Codex (*.rules)
+    #[arg(required = true, num_args = 1.., value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print the rules and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Whose rules are imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Origin {
+    /// Claude Code's permission rules
+    Claude,
+    /// Codex's prefix rules
+    Codex,
+}
+
+impl Origin {
+    /// The word on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
 }
 
 /// Write a starter policy into your own rules.
@@ -119,4 +200,6 @@ Examples:
   stockade policy check
   stockade policy explain -- git push origin main
   stockade policy explain --agent claude/main --shell 'make && rm -r /tmp/x'
-  stockade policy allow --agent claude/main -- git push origin main";
+  stockade policy allow --agent claude/main -- git push origin main
+  stockade policy allow --host api.github.com
+  stockade policy import claude ~/.claude/settings.json --dry-run";

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
+use stockade_policy::{Layer, RuleEffect};
 use stockade_store::policy::{trust_project, trusted_projects, untrust_project};
 
 use super::policy::workspace;
@@ -29,13 +30,17 @@ fn project(args: &TrustProjectArgs, context: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     // Rules that do not stand cannot be agreed to.
-    crate::admission::Rules::load(places, &workspace)?;
+    let rules = crate::admission::Rules::load(places, &workspace)?;
+    let permits = rules.policies().into_iter().flat_map(|policies| policies.rules());
+    let permits = permits.filter(|rule| rule.layer == Layer::Project && rule.effect != RuleEffect::Forbid);
+    let permits: Vec<String> = permits.map(|rule| format!("{} ({}:{})", rule.id, rule.file, rule.line)).collect();
     match trust_project(places, &workspace).map_err(|error| failure(&error))? {
         Some(digest) if context.printer.is_json() => {
-            context.printer.json(&json!({ "project": workspace.to_string_lossy(), "sha256": digest.0 }))
+            context.printer.json(&json!({ "project": workspace.to_string_lossy(), "sha256": digest.0, "permits": permits }))
         }
         Some(_) => {
-            context.printer.note(format!("permits of {shown} count now, until its rules change"));
+            context.printer.note(format!("permits of {shown} count now, until its rules change:"));
+            permits.iter().for_each(|permit| context.printer.note(format!("  {permit}")));
             Ok(())
         }
         None => Err(Failure::new("trust", format!("{shown} has no rules")).with_hint("they would be in .stockade/policy/*.cedar")),

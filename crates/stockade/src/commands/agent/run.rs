@@ -61,6 +61,7 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
     }
     let (owned, agent) = enter(args, &prepared, context)?;
     let directory = Roll::open(context)?.enter(&agent)?;
+    prepared.fresh.iter().for_each(worktree::Fresh::keep);
     let ran = drive(args, &prepared, owned, &directory, context);
     let (done, traffic, spent, remains) = match ran {
         Ok(ran) => ran,
@@ -88,6 +89,8 @@ struct Prepared {
     prices: Vec<Price>,
     budget: Budget,
     branch: Option<Branch>,
+    /// The branch's tree, which goes again where the agent does not start.
+    fresh: Option<worktree::Fresh>,
 }
 
 impl Prepared {
@@ -99,7 +102,7 @@ impl Prepared {
         let profile = profile::choose(args.profile.as_deref(), Path::new(argv0))?;
         let outside = keys::directory(&profile, &places.home, context);
         let granted = keys::look(&profile, &args.sandbox, outside.as_deref(), &args.program, context)?;
-        let branch = branch(args, cwd, places)?;
+        let (branch, fresh) = branch(args, cwd, places)?.unzip();
         let additions = Additions {
             workspace: branch.as_ref().map(|branch| branch.worktree.clone()),
             who: profile.title.clone(),
@@ -141,12 +144,12 @@ impl Prepared {
             *limit = Limit { value: limit.value.saturating_add(LAST_CHANCE), origin: limit.origin };
         }
         let budget = Budget { tokens: args.budget_tokens, dollars: args.budget_usd, time };
-        Ok(Self { profile, assembled, furniture, prices, budget, branch })
+        Ok(Self { profile, assembled, furniture, prices, budget, branch, fresh })
     }
 }
 
 /// A tree of the agent's own, where one is wanted.
-fn branch(args: &AgentRunArgs, cwd: &Path, places: &Places) -> Result<Option<Branch>, Failure> {
+fn branch(args: &AgentRunArgs, cwd: &Path, places: &Places) -> Result<Option<(Branch, worktree::Fresh)>, Failure> {
     let Some(name) = args.name.as_ref().filter(|_| args.worktree) else { return Ok(None) };
     let located = locate::locate(cwd, None, &places.home).map_err(|error| Failure::from_error("workspace", &error))?;
     worktree::make(located.path.as_path(), name.as_str()).map(Some)

@@ -23,6 +23,7 @@ use super::super::run::{CAPTURE, DENIED, SIGNALS, code, explain, killed, refuse_
 use super::{connect, find};
 use crate::Context;
 use crate::admission::{self, Answer, Ground, Rules, Wanted};
+use crate::assemble::writable;
 use crate::cli::{EnvFlag, ExecArgs, OneSandbox};
 use crate::failure::Failure;
 use crate::terminal::RawTerminal;
@@ -45,7 +46,7 @@ impl Watch for Afar {
 pub(super) fn exec(args: &ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
     refuse_plain_secrets(&args.env, &found)?;
-    let told = match admitted(&args.program, &found, context)? {
+    let told = match admitted(&args.program, args.cwd.as_ref(), &found, context)? {
         Ok(told) => told,
         Err(told) => return denied(&told, &found, context),
     };
@@ -107,7 +108,7 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
     let shell = found.record.environment.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value.clone());
     let shell = shell.filter(|s| std::path::Path::new(s).starts_with("/bin") || std::path::Path::new(s).starts_with("/usr/bin"));
     let argv = [shell.unwrap_or_else(|| "/bin/sh".into())];
-    if let Err(told) = admitted(&argv, &found, context)? {
+    if let Err(told) = admitted(&argv, None, &found, context)? {
         return denied(&told, &found, context);
     }
     let exec = program(&argv, &[], None, &found.record, context)?;
@@ -119,7 +120,7 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
 }
 
 /// Asks the rules. Which programs may run was fixed when the sandbox was made, so a verdict that depends on it holds only there.
-fn admitted(argv: &[OsString], found: &Found, context: &Context) -> Result<Result<Decision, Decision>, Failure> {
+fn admitted(argv: &[OsString], cwd: Option<&PathBuf>, found: &Found, context: &Context) -> Result<Result<Decision, Decision>, Failure> {
     let workspace = found.record.workspace_path();
     let rules = Rules::load(context.places()?, &workspace)?;
     if rules.policies().is_none() {
@@ -127,13 +128,13 @@ fn admitted(argv: &[OsString], found: &Found, context: &Context) -> Result<Resul
     }
     let path = found.record.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| std::env::split_paths(value).collect());
     let path: Vec<PathBuf> = path.unwrap_or_default();
-    let current = found.record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
-    let ground = Ground { path: &path, current, writable: vec![workspace.clone()] };
+    let spec = Charge::read(&found.directory).map_err(|e| explain(&e))?.spec;
+    let current = working_directory(cwd, &found.record)?;
+    let ground = Ground { path: &path, current: current.as_path(), writable: writable(&spec) };
     match rules.admit(Wanted::Program(argv), &ground, context)? {
         Answer::Denied(told) => Ok(Err(told)),
         Answer::Admitted(admission) => {
-            let held = Charge::read(&found.directory).map_err(|e| explain(&e))?.spec.exec_list;
-            if admission.is_held_by(held.as_deref()) {
+            if admission.is_held_by(spec.exec_list.as_deref()) {
                 return Ok(Ok(admission.told));
             }
             Err(Failure::new("policy", "the rules name the programs that may run, and this sandbox was made without that list")
@@ -182,16 +183,20 @@ fn program(argv: &[OsString], env: &[EnvFlag], cwd: Option<&PathBuf>, record: &R
         variables.retain(|(name, _)| name != "TERM");
         variables.push(("TERM".into(), term));
     }
-    let workspace = record.workspace_path();
-    let base = record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
-    let cwd =
-        SafePath::new(cwd.map_or_else(|| base.to_owned(), |c| base.join(c))).map_err(|e| Failure::from_error("working directory", &e))?;
+    let cwd = working_directory(cwd, record)?;
     Ok(Exec {
         argv: argv.iter().map(|a| a.as_bytes().into()).collect(),
         env: variables.iter().map(|(n, v)| (n.as_str().into(), v.as_bytes().into())).collect(),
         cwd: cwd.as_bytes().into(),
         stdio: Stdio::Piped { stdin: false },
     })
+}
+
+/// Where a program starts: beneath the sandbox's own directory, unless the path is absolute.
+fn working_directory(cwd: Option<&PathBuf>, record: &Record) -> Result<SafePath, Failure> {
+    let workspace = record.workspace_path();
+    let base = record.cwd.as_ref().map_or(workspace.as_path(), SafePath::as_path);
+    SafePath::new(cwd.map_or_else(|| base.to_owned(), |c| base.join(c))).map_err(|e| Failure::from_error("working directory", &e))
 }
 
 fn in_sandbox(found: &Found, exec: Exec, timeout: Option<Duration>, context: &Context) -> Result<Outcome, Failure> {

@@ -124,4 +124,10 @@ fn agents_side_by_side_have_a_branch_each() {
     assert!(again.code == Some(125) && again.stderr.contains("is there already"), "{again:?}");
     let unnamed = stage.agent(&["--worktree"], &["true"]);
     assert_eq!(unnamed.code, Some(125), "{unnamed:?}");
+    let rules = "permit (principal, action == Stockade::Action::\"exec\", resource == Stockade::Program::\"ls\");";
+    stage.plant(&stage.home.join(".config/stockade/policy/rules.cedar"), rules, 0o600);
+    let before = stage.host("git log --all --format=%s; ls ..");
+    let denied = stage.agent(&["--worktree", "--name", "three"], &["touch", "y"]);
+    assert!(denied.code == Some(126) && denied.stderr.contains("denied by policy"), "{denied:?}");
+    assert_eq!(stage.host("git log --all --format=%s; ls .."), before, "what is denied leaves no tree behind");
 }

@@ -11,6 +11,7 @@ mod ends;
 mod git;
 mod hosts;
 mod nowhere;
+mod policy;
 mod programs;
 mod rules;
 mod secrets;

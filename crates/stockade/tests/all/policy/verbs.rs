@@ -144,3 +144,124 @@ fn a_sandbox_that_stands_obeys_too() {
         assert_eq!(finish(&mut ground.stockade(["sandbox", "destroy", "box"])).code, Some(0));
     });
 }
+
+#[test]
+fn a_persons_own_list_and_the_rules_narrow_each_other() {
+    as_both(|ground| {
+        ground.file("x", "contents\n");
+        // Without rules: the shell of `--shell` is always there.
+        assert_eq!(script(ground, &["--exec-allow", "ls"], "ls; cat x").stdout, "x\n");
+        let text = "permit (principal, action == Stockade::Action::\"exec\", resource) when { resource in [Stockade::Program::\"ls\", Stockade::Program::\"cat\"] };";
+        rules(ground, text);
+        assert_eq!(script(ground, &[], "ls; cat x").stdout, "x\ncontents\n");
+        for list in ["ls", "/usr/bin/ls", "ls,touch"] {
+            let outcome = script(ground, &["--exec-allow", list], "ls; cat x");
+            assert_eq!(outcome.stdout, "x\n", "{list}: {outcome:?}");
+        }
+        assert_eq!(ground.run(&["--exec-allow", "cat"], &["ls"]).code, Some(127));
+        assert_eq!(ground.run(&[], &["no-such-program"]).code, Some(126));
+        rules(ground, &text.replace("\"cat\"", "\"no-such-program\""));
+        assert_eq!(ground.run(&[], &["no-such-program"]).code, Some(127), "permitted, and not there");
+    });
+}
+
+#[test]
+fn what_a_person_answers_counts() {
+    as_both(|ground| {
+        rules(ground, &format!("@approval(\"required\") @reason(\"look first\")\n{LS_ONLY}"));
+        ground.file("there", "");
+        let answer = |word: &str| {
+            let line = format!("{} run -- ls", ground.binary.display());
+            crate::wall::ground::finish_with(ground.outside("script").args(["-qec", &line, "/dev/null"]), word.as_bytes())
+        };
+        let yes = answer("y\n");
+        assert!(yes.code == Some(0) && yes.stdout.contains("look first") && yes.stdout.contains("there"), "{yes:?}");
+        for word in ["n\n", "\n", "yyy\n"] {
+            let no = answer(word);
+            assert!(no.code == Some(126) && !no.stdout.contains("there\r"), "{word:?}: {no:?}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_is_proposed_and_a_person_allows_it() {
+    as_both(|ground| {
+        rules(ground, LS_ONLY);
+        let verb = |words: &[&str]| finish(&mut ground.stockade(["policy"].iter().chain(words)));
+        let json = |words: &[&str]| serde_json::from_str::<Value>(&verb(words).stdout).expect("JSON");
+        assert_eq!(json(&["proposals", "--json"]), json!({ "proposals": [] }));
+        let words = ["propose", "--agent", "claude/main", "--reason", "to see", "--", "git", "push", "origin"];
+        let proposed = verb(&words);
+        let id = proposed.stdout.trim().to_owned();
+        assert!(proposed.code == Some(0) && id.len() == 12, "{proposed:?}");
+        assert_eq!(verb(&words).stdout.trim(), id, "the same once more");
+        let listed = json(&["proposals", "--json"]);
+        assert_eq!((&listed["proposals"][0]["asked"], &listed["proposals"][0]["reason"]), (&json!("git push origin"), &json!("to see")));
+        assert!(verb(&["proposals"]).stdout.contains("Program::\"git\""));
+        let explain = ["explain", "--json", "--agent", "claude/main", "--", "git", "push", "origin"];
+        assert_eq!(json(&explain)["decision"]["verdict"], "deny", "a proposal changes nothing");
+        assert_eq!(verb(&["allow", &id]).code, Some(0));
+        assert_eq!(json(&explain)["decision"]["verdict"], "allow");
+        assert_eq!((verb(&["allow", &id]).code, verb(&["allow", "../x"]).code), (Some(125), Some(125)), "it is gone");
+        let other = verb(&["propose", "--host", "api.example.org"]).stdout.trim().to_owned();
+        assert_eq!((verb(&["proposals", "--remove", &other]).code, json(&["proposals", "--json"])), (Some(0), json!({ "proposals": [] })));
+        assert_eq!(verb(&["propose", "--", "ls"]).stdout, "", "allowed already");
+        assert_eq!(verb(&["propose", "--shell", "$x"]).code, Some(125));
+    });
+}
+
+#[test]
+fn hosts_have_rules_too() {
+    as_both(|ground| {
+        rules(ground, LS_ONLY);
+        let verdict = |host: &str| {
+            let outcome = finish(&mut ground.stockade(["policy", "explain", "--json", "--host", host]));
+            serde_json::from_str::<Value>(&outcome.stdout).expect("JSON")["decision"]["verdict"].clone()
+        };
+        assert_eq!(verdict("api.example.org"), "deny");
+        let warned = ground.run(&["--allow-host", "api.example.org"], &["ls"]);
+        assert!(warned.code == Some(0) && warned.stderr.contains("policy allow --host api.example.org"), "{warned:?}");
+        assert_eq!(finish(&mut ground.stockade(["policy", "allow", "--host", "api.example.org"])).code, Some(0));
+        assert_eq!((verdict("api.example.org"), verdict("api.example.org:8080")), (json!("allow"), json!("deny")));
+        let quiet = ground.run(&["--allow-host", "api.example.org"], &["ls"]);
+        assert!(quiet.code == Some(0) && !quiet.stderr.contains("policy"), "{quiet:?}");
+        ground.refused(125, &["--learn"], &["ls"], &["--learn"]);
+    });
+}
+
+#[test]
+fn rules_of_other_programs_are_imported() {
+    as_both(|ground| {
+        let settings = json!({ "permissions": {
+            "allow": ["Bash(git diff:*)", "Bash(npm * --save)", "WebFetch(domain:docs.rs)"],
+            "ask": ["Bash(make)"],
+            "deny": ["Bash(git push:*)", "Read(./.env)"],
+            "defaultMode": "plan",
+        } });
+        ground.file("settings.json", &settings.to_string());
+        ground.file("x.rules", "prefix_rule(pattern = [\"cargo\", \"test\"], decision = \"allow\")\nx = 1\n");
+        let verb = |words: &[&str]| finish(&mut ground.stockade(["policy"].iter().chain(words)));
+        let dry = verb(&["import", "claude", "settings.json", "--dry-run"]);
+        assert!(dry.code == Some(0) && dry.stdout.contains("// from: allow Bash(git diff:*)"), "{dry:?}");
+        for word in ["npm * --save", "no longer denied: Read(./.env)", "defaultMode", "nothing was written"] {
+            assert!(dry.stderr.contains(word), "{word}: {dry:?}");
+        }
+        let directory = ground.home.join(".config/stockade/policy");
+        assert!(!directory.join("imported-claude.cedar").exists());
+        assert_eq!(verb(&["import", "claude", "settings.json"]).code, Some(0));
+        assert_eq!(std::fs::read_to_string(directory.join("imported-claude.cedar")).expect("written"), dry.stdout);
+        assert_eq!(verb(&["import", "claude", "settings.json"]).code, Some(125), "one that is there is left alone");
+        assert_eq!(verb(&["import", "codex", "x.rules"]).code, Some(0));
+        assert_eq!(verb(&["check"]).code, Some(0));
+        let verdict = |command: &str| {
+            let outcome = verb(&["explain", "--json", "--agent", "claude/main", "--shell", command]);
+            serde_json::from_str::<Value>(&outcome.stdout).expect("JSON")["decision"]["verdict"].clone()
+        };
+        let expected = [("git diff x", "allow"), ("make", "ask"), ("git push", "deny"), ("cargo test", "allow"), ("ls", "deny")];
+        for (command, word) in expected {
+            assert_eq!(verdict(command), word, "{command}");
+        }
+        assert_eq!(ground.run(&[], &["ls"]).code, Some(0), "the person is not shut out");
+        assert_eq!(verb(&["import", "claude", "x.rules"]).code, Some(125), "not JSON");
+    });
+}
