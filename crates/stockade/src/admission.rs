@@ -166,7 +166,7 @@ impl Rules {
         }
         match self.layers.project {
             ProjectTrust::Unknown => {
-                context.printer.note("this project has rules of its own; `stockade trust project` lets its permits count")
+                context.printer.note("this project has rules of its own; `stockade trust project` lets its permits count");
             }
             ProjectTrust::Changed => context.printer.note("this project's rules changed; `stockade trust project` agrees to them again"),
             ProjectTrust::Nothing | ProjectTrust::Trusted => {}

@@ -91,8 +91,8 @@ impl Names {
         }
         match request {
             Request::Exec(_) => {}
-            Request::Connect { host, .. } => entities.extend(self.beneath(request, host, above_host(host))),
-            Request::Read { path, .. } | Request::Write { path, .. } => entities.extend(self.beneath(request, path, above_path(path)?)),
+            Request::Connect { host, .. } => entities.extend(self.beneath(request, host, &above_host(host))),
+            Request::Read { path, .. } | Request::Write { path, .. } => entities.extend(self.beneath(request, path, &above_path(path)?)),
         }
         if entities.is_empty() {
             return Ok(Entities::empty());
@@ -101,7 +101,7 @@ impl Names {
     }
 
     /// A resource with all that it is in, where there is anything.
-    fn beneath(&self, request: &Request<'_>, id: &str, above: Vec<String>) -> Option<Entity> {
+    fn beneath(&self, request: &Request<'_>, id: &str, above: &[String]) -> Option<Entity> {
         let parents: HashSet<EntityUid> = above.iter().map(|above| self.resource(request, above)).collect();
         (!parents.is_empty()).then(|| Entity::new_no_attrs(self.resource(request, id), parents))
     }

@@ -3,6 +3,8 @@
 //! A foreign question comes before a foreign permit, while one of our plain permits answers a question of its own layer. So a permit leaves out
 //! whatever a question could be about.
 
+use std::fmt::Write as _;
+
 use super::{About, Draft, Fate, Note, Pattern, Wish};
 use crate::cedar::{Checks, NAMESPACE, Policies};
 use crate::fault::Faults;
@@ -44,15 +46,15 @@ fn head(draft: &Draft, drafts: &[Draft], id: &str) -> String {
     let from = stockade_core::escape::escape(&draft.from);
     let mut text = format!("// from: {} {from}\n", draft.wish.name());
     if let Some(example) = example(draft, drafts) {
-        text += &format!("// {}: {example}\n", if draft.wish == Wish::Deny { "deny" } else { "allow" });
+        let _ = writeln!(text, "// {}: {example}", if draft.wish == Wish::Deny { "deny" } else { "allow" });
     }
-    text += &format!("@id({})\n", quoted(id));
+    let _ = writeln!(text, "@id({})", quoted(id));
     if draft.wish == Wish::Ask {
         text += "@approval(\"required\")\n";
     }
     if draft.wish != Wish::Allow {
         let reason = draft.reason.clone().unwrap_or_else(|| format!("{} `{}`", draft.wish.name(), draft.from));
-        text += &format!("@reason({})\n", quoted(&reason));
+        let _ = writeln!(text, "@reason({})", quoted(&reason));
     }
     text
 }
@@ -124,10 +126,10 @@ fn rule(wish: Wish, action: &str, resource: &str, conditions: &[String], excepti
     let effect = if wish == Wish::Deny { "forbid" } else { "permit" };
     let mut text = format!("{effect} (\n  principal is {NAMESPACE}::Agent,\n  {action},\n  {resource}\n)");
     if !conditions.is_empty() {
-        text += &format!(" when {{\n  {}\n}}", conditions.join(" &&\n  "));
+        let _ = write!(text, " when {{\n  {}\n}}", conditions.join(" &&\n  "));
     }
     if !exceptions.is_empty() {
-        text += &format!(" unless {{\n  {}\n}}", exceptions.join(" ||\n  "));
+        let _ = write!(text, " unless {{\n  {}\n}}", exceptions.join(" ||\n  "));
     }
     text + ";"
 }

@@ -53,7 +53,7 @@ pub fn add_rules(places: &Places, rules: &[&str]) -> Result<Written, PolicyError
     let rules: Vec<&str> = rules.iter().map(|rule| rule.trim()).collect();
     let text = format!("{}\n\n{}\n", before.trim_end(), rules.join("\n\n"));
     directory.check(&path, &text)?;
-    let draft = directory.draft(&path, &text)?;
+    let draft = Directory::draft(&path, &text)?;
     std::fs::rename(&draft, &path).map_err(|error| PolicyError::Write(path.clone(), error))?;
     Ok(Written { path, line })
 }
@@ -65,7 +65,7 @@ fn write_new(places: &Places, name: &str, text: &str) -> Result<Written, PolicyE
         return Err(PolicyError::Exists(path));
     }
     directory.check(&path, text)?;
-    let draft = directory.draft(&path, text)?;
+    let draft = Directory::draft(&path, text)?;
     // A link, and no renaming: it fails where somebody who holds no lock was faster.
     let linked = std::fs::hard_link(&draft, &path);
     let _ = std::fs::remove_file(&draft);
@@ -104,7 +104,7 @@ impl Directory {
     }
 
     /// A file beside, which no one reads as a policy.
-    fn draft(&self, path: &Path, text: &str) -> Result<PathBuf, PolicyError> {
+    fn draft(path: &Path, text: &str) -> Result<PathBuf, PolicyError> {
         let draft = path.with_extension(std::process::id().to_string());
         let mut options = File::options();
         let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&draft);

@@ -31,7 +31,7 @@ fn project(args: &TrustProjectArgs, context: &Context) -> Result<(), Failure> {
     }
     // Rules that do not stand cannot be agreed to.
     let rules = crate::admission::Rules::load(places, &workspace)?;
-    let permits = rules.policies().into_iter().flat_map(|policies| policies.rules());
+    let permits = rules.policies().into_iter().flat_map(stockade_policy::Policies::rules);
     let permits = permits.filter(|rule| rule.layer == Layer::Project && rule.effect != RuleEffect::Forbid);
     let permits: Vec<String> = permits.map(|rule| format!("{} ({}:{})", rule.id, rule.file, rule.line)).collect();
     match trust_project(places, &workspace).map_err(|error| failure(&error))? {
@@ -40,7 +40,9 @@ fn project(args: &TrustProjectArgs, context: &Context) -> Result<(), Failure> {
         }
         Some(_) => {
             context.printer.note(format!("permits of {shown} count now, until its rules change:"));
-            permits.iter().for_each(|permit| context.printer.note(format!("  {permit}")));
+            for permit in &permits {
+                context.printer.note(format!("  {permit}"));
+            }
             Ok(())
         }
         None => Err(Failure::new("trust", format!("{shown} has no rules")).with_hint("they would be in .stockade/policy/*.cedar")),

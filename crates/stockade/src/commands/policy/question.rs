@@ -61,7 +61,7 @@ pub(super) fn explain(args: &QuestionArgs, context: &Context) -> Result<ExitCode
     match &judgement.exec_list {
         Some(list) => context.printer.line(format!("only these programs could run: {}", list.join(" ")))?,
         None if judgement.decision.verdict != Verdict::Deny && args.host.is_none() => {
-            context.printer.line("any program could run: a permit does not say which")?
+            context.printer.line("any program could run: a permit does not say which")?;
         }
         None => {}
     }
