@@ -25,6 +25,9 @@ switched off: nothing but one byte stream between host and guest, as containers 
 The two `template` columns are jails that were cloned from a template.
 ";
 
+/// What the tests of the binary counted.
+const POLICY: &str = include_str!("../policy/results.md");
+
 /// A target's column.
 pub fn column(cases: &[Case], observed: &[Observation]) -> Column {
     cases.iter().map(|case| observed.iter().find(|o| o.id == case.id).and_then(|o| o.seen.verdict())).collect()
@@ -57,6 +60,8 @@ pub fn render(cases: &[Case], columns: &[Column], versions: &str) -> String {
             let _ = writeln!(page, " {} |", cell(&reasons(case)));
         }
     }
+    page.push('\n');
+    page.push_str(POLICY);
     page
 }
 

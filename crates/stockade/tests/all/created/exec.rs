@@ -41,6 +41,7 @@ fn json_has_everything() {
             json!({
                 "sandbox_id": id, "exit_code": 3, "signal": null, "timed_out": false, "limit": null, "stdout": "out\n", "stderr": "err\n",
                 "truncated": {"stdout": false, "stderr": false}, "violations": [],
+                "decision": {"verdict": "allow", "rule": "no-policy", "reason": null, "source": null, "suggest": null},
             })
         );
         let outcome = yard.sandbox(&["exec", "--json", "box", "--", "bash", "-c", "printf '\\xff'; kill -9 $$"]);

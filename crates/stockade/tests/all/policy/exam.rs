@@ -1,15 +1,28 @@
-//! The public half of the bypass exam, behind the wall: no attempt gets through, and everyday commands work as they do in plain bash.
+//! The public half of the bypass exam, behind the wall: no attempt gets through, and everyday commands work as they do in plain bash. What was
+//! counted is what `conformance/policy/results.md` says, which is a part of `conformance/RESULTS.md`.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::{rules, script};
 use crate::wall::ground::finish;
-use crate::wall::{Ground, as_both};
+use crate::wall::{Ground, Who, as_both};
 
 const MARK: &str = "EVIL-RAN";
 const RULES: &str = include_str!("../../../../../conformance/policy/policy.cedar");
+const RESULTS: &str = include_str!("../../../../../conformance/policy/results.md");
+/// Everything of the results but the rows.
+const HEAD: &str = "\
+## Policy
+
+`stockade run --shell` under `policy/policy.cedar`: attempts to get past the rules (`policy/bypass.json`), and everyday commands (`policy/benign.json`). Run and counted by the
+tests of the binary (`crates/stockade/tests/all/policy/exam.rs`), which fail where this differs.
+
+| | attempts | denied before anything ran | stopped by the wall | got through | everyday commands | as in plain bash |
+|---|---|---|---|---|---|---|
+";
 
 fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("cases")
@@ -60,6 +73,7 @@ impl<'a> Lab<'a> {
 
 #[test]
 fn no_attempt_gets_through_and_everyday_commands_work() {
+    let rows = RefCell::new(HEAD.to_owned());
     as_both(|ground| {
         let lab = Lab::new(ground);
         lab.reset();
@@ -68,7 +82,7 @@ fn no_attempt_gets_through_and_everyday_commands_work() {
         assert!(finish(control.env("PATH", &lab.path)).stdout.contains(MARK), "the marker program runs where nothing forbids it");
         rules(ground, RULES);
         let cases_of_attempts = cases(include_str!("../../../../../conformance/policy/bypass.json"));
-        let mut through = Vec::new();
+        let (mut through, mut denied) = (Vec::new(), 0);
         for case in &cases_of_attempts {
             lab.prepare(case);
             let mut command = ground.stockade(["run", "--json", "--workspace-mode", "rw", "--timeout", "10s", "--shell"]);
@@ -86,6 +100,7 @@ fn no_attempt_gets_through_and_everyday_commands_work() {
                 Some("write") => target.is_some_and(|target| Path::new(&target).exists()),
                 other => panic!("{other:?}"),
             };
+            denied += usize::from(outcome.code == Some(126));
             if hit || outcome.code == Some(125) {
                 through.push(format!("{} {:?} {}: {said}", case["id"], outcome.code, case["command"]));
             }
@@ -106,5 +121,12 @@ fn no_attempt_gets_through_and_everyday_commands_work() {
         }
         println!("benign as in plain bash {} of {}", everyday.len() - broken.len(), everyday.len());
         assert_eq!(broken, Vec::<String>::new());
+        let (who, attempts, commands) =
+            (if ground.who == Who::Root { "root" } else { "ordinary user" }, cases_of_attempts.len(), everyday.len());
+        let stopped = attempts - denied - through.len();
+        let row = format!("| {who} | {attempts} | {denied} | {stopped} | {} | {commands} | {} |\n", through.len(), commands - broken.len());
+        rows.borrow_mut().push_str(&row);
     });
+    let rows = rows.into_inner();
+    assert_eq!(rows, RESULTS, "conformance/policy/results.md should be:\n{rows}");
 }
