@@ -38,7 +38,7 @@ usage: cargo xtask COMMAND
   conformance [--check]
                    run the suite of conformance/ on every wall and write its RESULTS.md; --check fails where it differs
   deny             bans, licences, sources and advisories of the dependencies
-  agents           install the agents that tests drive (npm), and say where they are
+  agents           install the agents that tests drive (npm, PyPI), and say where they are
   bench [--help]   measure against peers; writes benches/RESULTS.md
   fuzz [TARGET…] [--minutes M]
                    libFuzzer on each target, ten minutes each unless told otherwise; needs a nightly toolchain";
@@ -63,7 +63,9 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["tidy"] => tidy::run(&workspace).map(|summary| println!("{summary}")),
         ["docs"] => docs::run(&workspace, docs::Mode::Write).map(|summary| println!("{summary}")),
         ["docs", "--check"] => docs::run(&workspace, docs::Mode::Check).map(|summary| println!("{summary}")),
-        ["agents"] => agents::install(&workspace).map(|path| println!("{}", path.display())),
+        ["agents"] => {
+            agents::install(&workspace).map(|all| all.iter().for_each(|one| println!("{} {}", one.name, one.directory.display())))
+        }
         ["bench", words @ ..] => bench::run(&workspace, words),
         ["fuzz", rest @ ..] => fuzz::run(&workspace, &fuzz::Wish::parse(rest)?),
         ["conformance"] => conformance::run(&workspace, conformance::Mode::Write),

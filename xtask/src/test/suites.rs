@@ -25,7 +25,8 @@ pub(super) const ALL: &[Suite] = &[
 
 /// The agents that tests drive; installed first, so that a run without them fails at once.
 fn installed_agents(workspace: &Workspace) -> Result<Passed, Failure> {
-    agents::install(workspace).map(|path| Passed::from(format!("in {}", path.display())))
+    let names: Vec<String> = agents::install(workspace)?.into_iter().map(|agent| agent.name).collect();
+    Ok(Passed::from(names.join(", ")))
 }
 
 fn packages(workspace: &Workspace) -> Result<Passed, Failure> {
@@ -104,12 +105,17 @@ impl Stage {
         make_reachable(&binary)?;
         make_reachable(&stage.directory)?;
         // Links where the cache is on the same file system, and copies elsewhere; hundreds of megabytes.
-        let agents = agents::install(workspace)?;
-        let linked = process::run(&mut copy_tree("-al", &agents, &stage.agents()));
-        if linked.is_err() {
-            process::run(&mut copy_tree("-a", &agents, &stage.agents()))?;
+        let agents = stage.agents();
+        std::fs::create_dir(&agents).map_err(Failure::io("create", &agents))?;
+        make_reachable(&agents)?;
+        for agent in agents::installed(workspace)? {
+            let place = agents.join(&agent.name);
+            let linked = process::run(&mut copy_tree("-al", &agent.directory, &place));
+            if linked.is_err() {
+                process::run(&mut copy_tree("-a", &agent.directory, &place))?;
+            }
+            make_reachable(&place)?;
         }
-        make_reachable(&stage.agents())?;
         Ok(stage)
     }
 

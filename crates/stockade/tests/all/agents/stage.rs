@@ -15,6 +15,9 @@ use crate::wall::{Ground, Who};
 /// What only the model's server and the caller's environment know.
 pub(super) const KEY: &str = "sk-ant-api03-R3alK3yTh4tN0b0dyIns1deM4yEv3rS33-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6AA";
 
+/// Agents that are on the `PATH`.
+const PROGRAMS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
 /// A model, and one user's ground.
 pub(super) struct Stage {
     pub(super) ground: Ground,
@@ -83,8 +86,9 @@ impl Stage {
 
     /// What is in the environment of whoever runs an agent.
     pub(super) fn variables(&self) -> [(&'static str, String); 4] {
+        let programs = PROGRAMS.map(|name| installed(name).join("node_modules/.bin").display().to_string());
         [
-            ("PATH", format!("{}:{PATH}", agents().join("node_modules/.bin").display())),
+            ("PATH", format!("{}:{PATH}", programs.join(":"))),
             ("ANTHROPIC_API_KEY", KEY.to_owned()),
             ("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.port)),
             ("MODEL_KEY", KEY.to_owned()),
@@ -146,15 +150,12 @@ impl Stage {
     }
 }
 
-/// Where the agents are installed.
+/// Where an agent is installed.
 #[expect(clippy::disallowed_methods, reason = "where the agents are is the caller's to say")]
-fn agents() -> PathBuf {
+pub(super) fn installed(name: &str) -> PathBuf {
     let named = std::env::var_os("STOCKADE_TEST_AGENTS").map(PathBuf::from);
-    let path = named.unwrap_or_else(|| panic!("STOCKADE_TEST_AGENTS is not set: `cargo xtask agents` installs the agents and says where"));
-    assert!(
-        path.join("node_modules/.bin/claude").exists() && path.join("node_modules/.bin/codex").exists(),
-        "no agents in {}",
-        path.display()
-    );
+    let path = named.unwrap_or_else(|| panic!("STOCKADE_TEST_AGENTS is not set: `cargo xtask test` installs the agents and sets it"));
+    let path = path.join(name);
+    assert!(path.is_dir(), "no {}", path.display());
     path
 }
