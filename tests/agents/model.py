@@ -11,13 +11,13 @@ takes the next one:
     {"status": 529}                          the service fails this once
 
 "$PREVIOUS" in a string stands for the text of the last tool's result. After the last turn the model says "done". Requests that offer no tools
-(titles, summaries) take no turn. Two interfaces are served: Messages (/v1/messages, count_tokens) and Responses (/v1/responses), streamed or
-not. Every answer states its usage: 100 tokens read, 20 written, 7 from a cache.
+(titles, summaries) take no turn. Three interfaces are served: Messages (/v1/messages, count_tokens), Responses (/v1/responses) and generateContent
+(/v1beta/models/MODEL:streamGenerateContent), streamed or not. Every answer states its usage: 100 tokens read, 20 written, 7 from a cache.
 
 POST to any path that ends in /token hands out two new tokens for a refresh token (one with R3fresh in it).
 
-LOG gets a line of JSON for each request: method, path, the headers that may carry keys, offered tools, results of tools, and the whole body's
-length. POST /collect keeps what anybody sends it there, under "collected".
+LOG gets a line of JSON for each request: method, path, the headers that may carry keys, offered tools, results of tools, the beginning of what was
+said so far, and the whole body's length. POST /collect keeps what anybody sends it there, under "collected".
 """
 
 import http.server
@@ -27,6 +27,8 @@ import sys
 import threading
 
 READ, WRITTEN, CACHED = 100, 20, 7
+# What of a message is written down.
+SAID = 500
 NEW_ACCESS = "sk-ant-oat01-n3wAcc3ssT0kenFromTheServer-0123456789abcdefghijklmno"
 NEW_REFRESH = "sk-ant-ort01-n3wR3freshT0kenFromTheServer-0123456789abcdefghijklmn"
 KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key")
@@ -78,9 +80,18 @@ class Messages:
 
     @staticmethod
     def results(request):
-        last = (request.get("messages") or [{}])[-1].get("content")
-        blocks = last if isinstance(last, list) else []
-        return [text_of(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
+        found = []
+        # A reminder may stand behind them, as a message of its own.
+        for message in reversed(request.get("messages") or []):
+            if message.get("role") == "assistant":
+                break
+            blocks = message.get("content") if isinstance(message.get("content"), list) else []
+            found = [text_of(block.get("content")) for block in blocks if block.get("type") == "tool_result"] + found
+        return found
+
+    @staticmethod
+    def said(request):
+        return [text_of(message.get("content"))[:SAID] for message in request.get("messages") or []]
 
     @classmethod
     def answer(cls, request, number, turn):
@@ -128,6 +139,12 @@ class Responses:
                 break
         return found
 
+    @staticmethod
+    def said(request):
+        items = request.get("input")
+        items = items if isinstance(items, list) else []
+        return [text_of(item.get("content"))[:SAID] for item in items if item.get("type") == "message"]
+
     @classmethod
     def answer(cls, request, number, turn):
         items = [{"type": "function_call", "id": f"fc_{number:03}_{index}", "call_id": f"call_{number:03}_{index}", "name": call["call"],
@@ -149,6 +166,35 @@ class Responses:
         for sequence, event in enumerate(events):
             event["sequence_number"] = sequence
         return None, events
+
+
+class Generate:
+    """The generateContent interface."""
+
+    usage = {"promptTokenCount": READ + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": WRITTEN,
+             "totalTokenCount": READ + CACHED + WRITTEN}
+
+    @staticmethod
+    def tools(request):
+        return [tool.get("name") for group in request.get("tools") or [] for tool in group.get("functionDeclarations") or []]
+
+    @staticmethod
+    def results(request):
+        parts = (request.get("contents") or [{}])[-1].get("parts") or []
+        return [text_of(part["functionResponse"].get("response")) for part in parts if "functionResponse" in part]
+
+    @staticmethod
+    def said(request):
+        return [text_of(content.get("parts"))[:SAID] for content in request.get("contents") or []]
+
+    @classmethod
+    def answer(cls, request, number, turn):
+        parts = [{"functionCall": {"id": f"call_{number:03}_{index}", "name": call["call"], "args": call.get("with", {})}}
+                 for index, call in enumerate(calls_of(turn))]
+        parts = parts or [{"text": turn.get("say", "")}]
+        whole = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+                 "usageMetadata": cls.usage, "modelVersion": request.get("model", "scripted"), "responseId": f"resp_{number:03}"}
+        return (None, [whole]) if request.get("stream") else (whole, None)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -186,12 +232,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.note({})
             return self.send(200, "application/json", b'{"input_tokens": 3}')
         interface = Messages if path.endswith("/messages") else Responses if path.endswith("/responses") else None
+        if path.lower().endswith("generatecontent"):
+            interface = Generate
+            # Which model, and whether in pieces, is said by the path.
+            request["model"] = path.rsplit("/", 1)[-1].split(":")[0]
+            request["stream"] = path.endswith(":streamGenerateContent")
         if interface is None:
             self.note({"length": len(raw)})
-            return self.send(200, "application/json", b"{}")
+            return self.send(200, "application/json", b'{"totalTokens": 3}' if path.endswith(":countTokens") else b"{}")
         tools = [tool.get("name") or tool.get("type") for tool in request.get("tools") or []]
+        tools = interface.tools(request) if interface is Generate else tools
         results = interface.results(request)
-        self.note({"tools": tools, "results": results, "length": len(raw), "model": request.get("model")})
+        self.note({"tools": tools, "results": results, "length": len(raw), "model": request.get("model"), "said": interface.said(request)})
         number, turn = self.server.script.take(results[-1] if results else "") if tools else (0, {"say": "ok"})
         if "status" in turn:
             error = {"type": "error", "error": {"type": "overloaded_error", "message": "scripted"}}
@@ -204,7 +256,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for event in events:
-            piece = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            name = f"event: {event['type']}\n" if "type" in event else ""
+            piece = f"{name}data: {json.dumps(event)}\n\n".encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")

@@ -112,12 +112,16 @@ impl Furniture {
 
     /// A seed with its words filled in.
     fn filled(&self, value: &Value, way_out: &[(String, OsString)]) -> Value {
-        let text = |text: &str| match text.strip_prefix("$TAIL20:") {
-            None => Some(text.replace("$WORKSPACE", &self.workspace)),
-            Some(name) => {
-                let placeholder = way_out.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str())?;
-                Some(placeholder.get(placeholder.len().checked_sub(20)?..)?.to_owned())
+        let placeholder = |name: &str| way_out.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str());
+        let text = |text: &str| {
+            if let Some(name) = text.strip_prefix("$TAIL20:") {
+                let placeholder = placeholder(name)?;
+                return Some(placeholder.get(placeholder.len().checked_sub(20)?..)?.to_owned());
             }
+            if let Some((name, word)) = text.strip_prefix("$IF:").and_then(|rest| rest.split_once(':')) {
+                return placeholder(name).map(|_| word.to_owned());
+            }
+            Some(text.replace("$WORKSPACE", &self.workspace))
         };
         match value {
             Value::String(word) => text(word).map_or(Value::Null, Value::String),
@@ -126,7 +130,7 @@ impl Furniture {
             }
             Value::Object(members) => {
                 let filled = members.iter().filter_map(|(name, value)| Some((text(name)?, self.filled(value, way_out))));
-                Value::Object(filled.collect())
+                Value::Object(filled.filter(|(_, value)| !value.is_null()).collect())
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
@@ -289,5 +293,18 @@ mod tests {
         assert_eq!(value["sandbox_mode"].as_str(), Some("danger-full-access"));
         assert_eq!(value["projects"]["/w/x"]["trust_level"].as_str(), Some("trusted"));
         assert!(!text.contains("TOKEN"), "{text}");
+    }
+
+    #[test]
+    fn gemini_is_told_of_a_key_only_where_there_is_one() {
+        let home = tempfile::tempdir().unwrap();
+        let profile = super::super::profile::choose(Some("gemini"), Path::new("gemini")).unwrap();
+        let furniture = Furniture::gather(&profile, home.path(), home.path(), Path::new("/home/u/.gemini"), Path::new("/w/x"));
+        let chosen = |way_out: &[(String, OsString)]| {
+            let settings: Value = serde_json::from_str(&text(&furniture.files(way_out), "settings.json")).unwrap();
+            settings.pointer("/security/auth/selectedType").cloned()
+        };
+        assert_eq!(chosen(&[("GEMINI_API_KEY".into(), "AIza0".into())]), Some("gemini-api-key".into()));
+        assert_eq!(chosen(&[]), None);
     }
 }

@@ -21,6 +21,9 @@ pub(crate) fn find(program: &OsStr, path: &[PathBuf], cwd: &Path) -> Option<Path
 pub(crate) fn directories(found: &Path, home: &Path, workspace: &Path) -> Vec<PathBuf> {
     let Ok(real) = std::fs::canonicalize(found) else { return Vec::new() };
     let mut wanted: Vec<PathBuf> = Vec::new();
+    // An interpreter that is itself of an environment is a link out of it, so the name that was found says which.
+    let named = found.parent().and_then(|parent| Some(std::fs::canonicalize(parent).ok()?.join(found.file_name()?)));
+    wanted.extend(named.and_then(|named| environment(&named)));
     match modules(&real).or_else(|| environment(&real)) {
         Some(root) => wanted.push(root),
         None => wanted.extend(real.parent().map(Path::to_owned)),
@@ -82,6 +85,9 @@ mod tests {
         std::fs::create_dir_all(home.join(".venvs/aider")).unwrap();
         std::fs::write(home.join(".venvs/aider/pyvenv.cfg"), "").unwrap();
         check("aider", ".venvs/aider/bin/aider", &[".venvs/aider"]);
+        symlink("/usr/bin/env", home.join(".venvs/aider/bin/python")).unwrap();
+        let python = find(OsStr::new(".venvs/aider/bin/python"), &[], &home).unwrap();
+        assert_eq!(directories(&python, &home, Path::new("/w/w/w")), [home.join(".venvs/aider")]);
         // Nothing that would show home.
         check("loose", "loose", &[]);
         assert_eq!(directories(Path::new("/usr/bin/env"), &home, Path::new("/w/w/w")), Vec::<PathBuf>::new());
