@@ -57,13 +57,16 @@ impl fmt::Display for Kind {
 }
 
 /// What stays in a state directory for good, and is not of any sandbox.
-const PERMANENT: [(&str, &str); 6] = [
+const PERMANENT: [(&str, &str); 9] = [
     ("stockade", "the directory itself"),
     ("stockade/sandboxes", "holds all sandboxes"),
     ("stockade/run", "holds their sockets"),
     ("stockade/guest", "holds the guest program, which has one file per build of it"),
     ("stockade/names.lock", "one file for everybody who gives a name"),
     ("stockade/said-partial", "remembers what was said once"),
+    ("stockade/egress", "holds the certificate authority of all ways out"),
+    ("stockade/egress/authority.pem", "that authority"),
+    ("stockade/memories", "holds what agents with a name remember"),
 ];
 
 /// Things by kind and name.

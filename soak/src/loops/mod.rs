@@ -3,6 +3,7 @@
 mod clock;
 mod descriptors;
 mod disk;
+mod kill_agent;
 mod kill_created;
 mod kill_run;
 mod memory;
@@ -42,6 +43,11 @@ pub struct Loop {
 pub const ALL: &[Loop] = &[
     Loop { name: "kill-run", about: "SIGKILL of Stockade, the guest, the program, at any moment of a run", run: kill_run::run },
     Loop { name: "kill-created", about: "the same for sandboxes that live on: client, supervisor, guest, program", run: kill_created::run },
+    Loop {
+        name: "kill-agent",
+        about: "SIGKILL of Stockade, its helpers, the guest while an agent works, and a look for its work",
+        run: kill_agent::run,
+    },
     Loop { name: "parallel", about: "fifty at once, some of them killed", run: parallel::run },
     Loop { name: "disk", about: "a state directory with room for so many blocks or files and no more", run: disk::run },
     Loop { name: "descriptors", about: "so many open files and no more", run: descriptors::run },
