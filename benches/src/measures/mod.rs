@@ -1,5 +1,6 @@
 //! The measures, one file each, and what they all need: the ground, the peers, how often.
 
+mod agents;
 mod build;
 mod cold;
 mod created;
@@ -49,12 +50,14 @@ pub(crate) enum Measure {
     Build,
     /// The way out.
     Egress,
+    /// Whole agents.
+    Agents,
 }
 
 impl Measure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build, Self::Egress];
+    pub(crate) const ALL: [Self; 9] =
+        [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build, Self::Egress, Self::Agents];
 
     /// The measure of a name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -72,6 +75,7 @@ impl Measure {
             Self::Files => "files",
             Self::Build => "build",
             Self::Egress => "egress",
+            Self::Agents => "agents",
         }
     }
 
@@ -86,6 +90,7 @@ impl Measure {
             Self::Files => "100 MB in and out",
             Self::Build => "Work inside and outside",
             Self::Egress => "The way out",
+            Self::Agents => "A whole agent",
         }
     }
 
@@ -100,6 +105,7 @@ impl Measure {
             Self::Files => files::take(course),
             Self::Build => build::take(course),
             Self::Egress => egress::take(course),
+            Self::Agents => agents::take(course),
         }
     }
 
