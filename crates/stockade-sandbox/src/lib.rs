@@ -32,6 +32,8 @@ pub mod hold;
 #[cfg(wall)]
 pub mod keeper;
 #[cfg(wall)]
+mod leftovers;
+#[cfg(wall)]
 pub mod limits;
 #[cfg(wall)]
 pub mod once;

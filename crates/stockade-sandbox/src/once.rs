@@ -26,7 +26,7 @@ use stockade_sys::signals::Signals;
 use crate::backends::{Backend, BackendError, Start, local};
 use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
-use crate::files::FileError;
+use crate::files::{FileError, Files};
 use crate::gate::{Gate, GateError, Opened};
 use crate::guard::Guard;
 use crate::sandbox::Sandbox;
@@ -93,6 +93,11 @@ pub enum Killed {
 pub trait Furnish {
     /// The files, given the variables that the way out brought along: placeholders among them.
     fn files(&self, way_out: &[(String, OsString)]) -> Vec<HomeFile>;
+
+    /// Looks at home when the program has ended and the sandbox still stands. Whatever comes of that, the job's outcome is the same.
+    fn look_back(&self, inside: &mut Files<'_>) {
+        let _ = inside;
+    }
 }
 
 /// One file for the inside. It belongs to the sandbox from then on, and goes with it.
@@ -158,6 +163,8 @@ pub struct Done {
     pub notes: Vec<String>,
     /// What was not right: protected paths that appeared, changes that could not be applied.
     pub violations: Vec<String>,
+    /// Names of programs that still ran when the one that was asked for had ended; looked for where somebody furnished the sandbox.
+    pub left_running: Vec<String>,
 }
 
 /// What is left of a job whose result is known: a guest that dies, control groups, a directory. Dropping clears it away too.
@@ -214,6 +221,11 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
     let steps = sandbox.steps().to_vec();
     let notes = sandbox.notes().to_vec();
     let driven = sandbox.exec(job.argv, streams, signals);
+    let mut left_running = Vec::new();
+    if let (Ok(_), Some(furniture)) = (&driven, furniture) {
+        left_running = sandbox.programs();
+        furniture.look_back(&mut sandbox.files());
+    }
     let exports = sandbox.take_exports();
     // From here on nothing inside runs any more, so what is read is what there is.
     sandbox.silence();
@@ -223,12 +235,26 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
     let outcome = match driven {
         Ok(outcome) => outcome,
         Err(error) => {
-            owned.remove()?;
+            // The stream broke: somebody killed the guest. Work that was done until then is kept where it would be if we had been killed.
+            let is_kept = killed == Killed::Keeps && upper.is_some_and(|upper| kept::is_empty_layer(&upper) == Ok(false));
+            if !is_kept {
+                owned.remove()?;
+            }
             return Err(error.into());
         }
     };
-    let mut done =
-        Done { id: owned.id.clone(), outcome, enforcement, steps, changes: Vec::new(), kept: None, applied: 0, notes, violations };
+    let mut done = Done {
+        id: owned.id.clone(),
+        outcome,
+        enforcement,
+        steps,
+        changes: Vec::new(),
+        kept: None,
+        applied: 0,
+        notes,
+        violations,
+        left_running,
+    };
     let grave = match upper {
         Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
             finish_overlay(job, &mut done, owned, record, &upper)?

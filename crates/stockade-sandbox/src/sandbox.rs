@@ -22,6 +22,7 @@ use crate::connection::ConnectionError;
 use crate::drive::{self, Outcome, Streams};
 use crate::files::{FileError, Files};
 use crate::forward;
+use crate::leftovers;
 use crate::limits::Frozen;
 use crate::watch::{self, Event};
 
@@ -162,6 +163,11 @@ impl Sandbox {
         self.running.freeze(Frozen::No)
     }
 
+    /// Names of programs that run inside now.
+    pub(crate) fn programs(&self) -> Vec<String> {
+        leftovers::below(self.running.process())
+    }
+
     /// Whether the guest lives.
     pub fn is_running(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -194,7 +200,7 @@ impl Sandbox {
         let _ = rustix::process::pidfd_send_signal(self.running.process(), rustix::process::Signal::KILL);
     }
 
-    fn files(&mut self) -> Files<'_> {
+    pub(crate) fn files(&mut self) -> Files<'_> {
         Files(self.running.parts().0)
     }
 }

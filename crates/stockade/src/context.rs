@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+#[cfg(wall)]
+use stockade_sandbox::variables::Wiped;
 use stockade_store::places::{Places, PlacesError};
 
 use crate::cli::OutputFlags;
@@ -75,22 +77,26 @@ impl Environment {
         }
     }
 
-    /// Forgets what a variable holds, so that it is nowhere in this process any more; from then on it is empty.
+    /// Forgets what a variable holds, so that it is nowhere in this process any more; from then on it is empty. Where it cannot be
+    /// forgotten it is where the caller put it, as before.
     #[cfg(wall)]
-    pub(crate) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) -> Wiped {
         match &self.variables {
-            Variables::Process => {
-                // Where it cannot be forgotten it is where the caller put it, as before.
-                let _ = stockade_sandbox::variables::wipe(name);
-            }
+            Variables::Process => stockade_sandbox::variables::wipe(name),
             #[cfg(test)]
-            Variables::Given(_) => {}
+            Variables::Given(_) => Wiped::Yes,
         }
     }
 
-    /// Whether a variable is there and not empty.
+    /// Whether a variable is there and not empty. What it holds may be secret, so the copy that is looked at is wiped.
     pub(crate) fn is_set(&self, name: impl AsRef<OsStr>) -> bool {
-        self.variable(name).is_some_and(|value| !value.is_empty())
+        self.variable(name).is_some_and(|value| {
+            let mut bytes = value.into_encoded_bytes();
+            let is_set = !bytes.is_empty();
+            bytes.fill(0);
+            std::hint::black_box(&bytes);
+            is_set
+        })
     }
 
     /// The current directory.

@@ -34,6 +34,8 @@ pub(crate) struct Granted {
     pub(crate) variables: Vec<(String, OsString)>,
     /// Logins whose tokens are among the secrets.
     pub(crate) logins: Vec<Login>,
+    /// Logins that are there and cannot be used, and why.
+    pub(crate) unusable: Vec<String>,
 }
 
 /// Looks for keys. `directory` is where the agent's settings are outside.
@@ -111,14 +113,23 @@ fn log_in(
     flags: &SandboxFlags,
     context: &Context,
 ) -> Result<(), Failure> {
-    let Some(file) = directory.map(|directory| directory.join(&login.file)).filter(|file| file.is_file()) else { return Ok(()) };
+    let is_there = |file: &PathBuf| !file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    let Some(file) = directory.map(|directory| directory.join(&login.file)).filter(is_there) else { return Ok(()) };
     let mut found =
         Login { file, tokens: Vec::new(), hosts: login.renewed_by.clone(), path: login.renewed_at.clone(), expiry: login.expiry.clone() };
     for token in &login.tokens {
         let secret = token.secret.parse().map_err(|error| Failure::from_error("agent", &error))?;
         found.tokens.push(LoginToken { secret, pointer: token.pointer.clone(), member: token.member.clone() });
     }
-    let there: Vec<SecretName> = login::tokens(&found).into_iter().map(|(name, _)| name).collect();
+    let there: Vec<SecretName> = match login::tokens(&found) {
+        Ok(tokens) => tokens.into_iter().map(|(name, _)| name).collect(),
+        Err(failure) => {
+            // Without it the agent may still have a key, so this is told and no more.
+            let file = stockade_core::escape::escape(&found.file.to_string_lossy());
+            granted.unusable.push(format!("`{file}` cannot be used: {}", failure.message));
+            return Ok(());
+        }
+    };
     found.tokens.retain(|token| there.contains(&token.secret));
     if found.tokens.is_empty() {
         return Ok(());

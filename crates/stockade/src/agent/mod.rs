@@ -14,6 +14,7 @@ pub(crate) mod attendant;
 pub(crate) mod budget;
 pub(crate) mod furniture;
 pub(crate) mod keys;
+pub(crate) mod memory;
 pub(crate) mod profile;
 pub(crate) mod program;
 pub(crate) mod providers;

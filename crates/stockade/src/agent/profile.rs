@@ -58,6 +58,9 @@ pub(crate) struct Profile {
     /// What is put there besides.
     #[serde(default)]
     pub(crate) seeds: Vec<Seed>,
+    /// What of that directory is kept from one run to the next, where the agent has a name: its conversations.
+    #[serde(default)]
+    pub(crate) remembers: Vec<String>,
     /// Files of that directory in which a login is kept.
     #[serde(default)]
     pub(crate) logins: Vec<LoginFile>,
@@ -177,7 +180,8 @@ pub(crate) struct Seed {
     pub(crate) to: String,
     /// The file's form.
     pub(crate) form: Form,
-    /// What is set. `$WORKSPACE` stands for the workspace, `$TAIL20:NAME` for the end of a placeholder.
+    /// What is set. `$WORKSPACE` stands for the workspace, `$TAIL20:NAME` for the end of a placeholder; `$IF:NAME:WORD` is that word where there
+    /// is a placeholder of that name.
     pub(crate) merge: Value,
 }
 
@@ -232,6 +236,10 @@ mod tests {
             assert!(profile.pass.iter().all(|name| profile.keys.iter().all(|key| key.variable != *name)), "{}", profile.name);
             assert!(profile.directory.is_some() || (profile.files.is_empty() && profile.seeds.is_empty()));
             assert!(profile.files.iter().all(|file| file.keep.is_empty() || file.form == Form::Json));
+            // What is remembered was written inside, so it is never what is copied from outside, or grants anything.
+            let theirs = profile.files.iter().map(|file| &file.from).chain(profile.seeds.iter().map(|seed| &seed.to));
+            let taken: Vec<&String> = theirs.chain(profile.logins.iter().map(|login| &login.file)).collect();
+            assert!(profile.remembers.iter().all(|name| !taken.contains(&name) && !name.contains('/')), "{}", profile.name);
         }
     }
 

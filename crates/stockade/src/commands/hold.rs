@@ -32,7 +32,7 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
     stockade_store::private_dir::ensure_private_dir(&places.runtime).map_err(|e| Failure::from_error("runtime directory", &e))?;
     let socket = keeper::socket_path(&places.runtime, &args.id);
     let printer = &context.printer;
-    let outlet = Outlet::of(&charge.reach, &charge.given, context);
+    let outlet = Outlet::of(&charge.reach, &charge.given, context)?;
     let gate = outlet.as_ref().map(|outlet| outlet as &dyn Gate);
     let held = keeper::hold(owned, backend.as_ref(), &charge, &places.state, &socket, gate, |started| {
         let line = match started {

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure
     assemble::warn_if_local(assembled.backend.as_ref(), context);
     // Signals wait from here on: what arrives while the sandbox starts reaches the program.
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
-    let outlet = Outlet::of(&assembled.reach, &assembled.given, context);
+    let outlet = Outlet::of(&assembled.reach, &assembled.given, context)?;
     let job = Job {
         backend: assembled.backend.as_ref(),
         spec: &assembled.spec,

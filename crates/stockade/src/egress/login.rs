@@ -13,6 +13,10 @@ use stockade_broker::{SecretName, SecretValue};
 use stockade_core::reach::Login;
 use stockade_egress::secrets::Renewed;
 
+use crate::failure::Failure;
+
+/// What failures of this file are about.
+const STEP: &str = "login";
 /// A login's file is short.
 const MAX_BYTES: u64 = 256 << 10;
 
@@ -39,20 +43,23 @@ pub(crate) fn open(login: &Login) -> std::io::Result<File> {
     File::options().read(true).write(true).custom_flags(flags.cast_signed()).open(&login.file)
 }
 
-/// The tokens that stand in a login's file.
-pub(crate) fn tokens(login: &Login) -> Vec<(SecretName, SecretValue)> {
-    let Some(value) = open(login).ok().and_then(|file| read(&file)) else { return Vec::new() };
-    let token = |token: &stockade_core::reach::LoginToken| {
-        let text = value.pointer(&token.pointer)?.as_str()?;
-        Some((token.secret.clone(), SecretValue::new(text.as_bytes().to_vec()).ok()?))
-    };
-    login.tokens.iter().filter_map(token).collect()
+/// The tokens that stand in a login's file; those that are not there, or empty, are left out.
+pub(crate) fn tokens(login: &Login) -> Result<Vec<(SecretName, SecretValue)>, Failure> {
+    let file = open(login).map_err(|error| Failure::new(STEP, format!("it cannot be opened to be read and written: {error}")))?;
+    let value = read(&file)?;
+    let mut found = Vec::new();
+    for token in &login.tokens {
+        let Some(text) = value.pointer(&token.pointer).and_then(Value::as_str).filter(|text| !text.is_empty()) else { continue };
+        let unfit = |error| Failure::new(STEP, format!("what stands at `{}` cannot be a token: {error}", token.pointer));
+        found.push((token.secret.clone(), SecretValue::new(text.as_bytes().to_vec()).map_err(unfit)?));
+    }
+    Ok(found)
 }
 
 /// Writes new tokens where the old ones stand; what else is in the file stays.
 pub(crate) fn write_back(file: &File, places: &Places, renewed: &Renewed, now: SystemTime) -> std::io::Result<()> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
-    let mut value = read(file).ok_or_else(invalid)?;
+    let mut value = read(file).map_err(|_| invalid())?;
     for (name, token) in &renewed.tokens {
         let pointer = places.tokens.iter().find(|(known, _)| known == name).map(|(_, pointer)| pointer.as_str()).ok_or_else(invalid)?;
         let place = value.pointer_mut(pointer).ok_or_else(invalid)?;
@@ -73,15 +80,15 @@ pub(crate) fn write_back(file: &File, places: &Places, renewed: &Renewed, now: S
     file.sync_all()
 }
 
-fn read(file: &File) -> Option<Value> {
-    let length = file.metadata().ok()?.len();
-    if length > MAX_BYTES {
-        return None;
+fn read(file: &File) -> Result<Value, Failure> {
+    let failed = |error: std::io::Error| Failure::new(STEP, format!("it cannot be read: {error}"));
+    if file.metadata().map_err(failed)?.len() > MAX_BYTES {
+        return Err(Failure::new(STEP, format!("it is longer than {MAX_BYTES} bytes")));
     }
     let mut bytes = Vec::new();
     let mut at = AtStart { file, place: 0 };
-    at.by_ref().take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    at.by_ref().take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    serde_json::from_slice(&bytes).map_err(|error| Failure::new(STEP, format!("it is not JSON: {error}")))
 }
 
 /// Reads a file from its beginning, wherever its own place is.
@@ -122,7 +129,7 @@ mod tests {
             path: String::new(),
             expiry: Some("/a/until".into()),
         };
-        let names: Vec<String> = tokens(&login).into_iter().map(|(name, _)| name.to_string()).collect();
+        let names: Vec<String> = tokens(&login).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(names, ["ACCESS", "REFRESH"]);
         let value = stockade_egress::SecretValue::new(b"new-access".repeat(2)).unwrap();
         let renewed = Renewed { tokens: vec![("ACCESS".into(), value)], lasts: Some(10) };
@@ -131,5 +138,16 @@ mod tests {
         let after: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let expected = serde_json::json!({"a": {"access": "new-accessnew-access", "refresh": "old-refresh-token-123456789", "until": 110_000, "other": [1, 2]}});
         assert_eq!(after, expected);
+        // What cannot be read is told, and why.
+        for (text, why) in [("{", "not JSON"), (r#"{"a": {"access": "x"}}"#, "/a/access"), (&" ".repeat(300_000), "longer than")] {
+            std::fs::write(&path, text).unwrap();
+            let error = tokens(&login).unwrap_err().message;
+            assert!(error.contains(why), "{error}");
+        }
+        std::fs::write(&path, r#"{"a": {"access": ""}}"#).unwrap();
+        assert_eq!(tokens(&login).unwrap().len(), 0);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+        assert!(tokens(&login).unwrap_err().message.contains("cannot be opened"));
     }
 }

@@ -20,6 +20,7 @@ use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
 use stockade_sandbox::gate::{Gate, GateError, Opened};
+use stockade_sandbox::variables::Wiped;
 use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::{OnMisuse, Place, SecretSetting, Settings};
@@ -46,8 +47,13 @@ pub(crate) struct Outlet<'a> {
     reach: &'a Reach,
     /// Variables that a person set.
     given: &'a [String],
+    /// What the caller's environment had for secrets.
+    taken: RefCell<Vec<Taken>>,
     open: RefCell<Option<Standing>>,
 }
+
+/// A secret, and what the caller's environment had for it.
+type Taken = (SecretName, Result<SecretValue, Failure>);
 
 /// What is behind it while it is open.
 struct Standing {
@@ -66,9 +72,15 @@ pub(crate) struct Closed {
 }
 
 impl<'a> Outlet<'a> {
-    /// A way out that is not open yet; `None` where nothing may be reached.
-    pub(crate) fn of(reach: &'a Reach, given: &'a [String], context: &'a Context) -> Option<Self> {
-        (!reach.is_nothing()).then(|| Self { context, reach, given, open: RefCell::new(None) })
+    /// A way out that is not open yet; `None` where nothing may be reached. To be called while this process has one thread: values of secrets are
+    /// taken out of its environment, and where others might be reading there nothing can be wiped.
+    pub(crate) fn of(reach: &'a Reach, given: &'a [String], context: &'a Context) -> Result<Option<Self>, Failure> {
+        if reach.is_nothing() {
+            return Ok(None);
+        }
+        let outlet = Self { context, reach, given, taken: RefCell::default(), open: RefCell::new(None) };
+        outlet.take_values()?;
+        Ok(Some(outlet))
     }
 
     /// Closes it and says what went through. Nothing inside may run any more.
@@ -92,7 +104,7 @@ impl<'a> Outlet<'a> {
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
         let places = self.context.places()?;
         let settings = self.secret_settings()?;
-        let (broker, lookup, bound) = self.register(id, &settings)?;
+        let (broker, lookup, bound) = self.register(id)?;
         let authority = places.state.join(AUTHORITY);
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
         let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
@@ -146,17 +158,17 @@ impl<'a> Outlet<'a> {
 
     /// Starts a broker where there are secrets, and gives it those.
     #[expect(clippy::type_complexity, reason = "three things that are there together or not at all")]
-    fn register(
-        &self,
-        id: &SandboxId,
-        settings: &[SecretSetting],
-    ) -> Result<(Option<(Role, Owner)>, Option<UnixStream>, Vec<Bound>), Failure> {
+    fn register(&self, id: &SandboxId) -> Result<(Option<(Role, Owner)>, Option<UnixStream>, Vec<Bound>), Failure> {
         if self.reach.secrets.is_empty() {
             return Ok((None, None, Vec::new()));
         }
         let mut unfit = None;
         let mut wishes = Vec::new();
-        let mut logged_in: Vec<(SecretName, SecretValue)> = self.reach.logins.iter().flat_map(login::tokens).collect();
+        let mut taken = self.taken.take();
+        let mut logged_in: Vec<(SecretName, SecretValue)> = Vec::new();
+        for login in &self.reach.logins {
+            logged_in.extend(login::tokens(login)?);
+        }
         for secret in &self.reach.secrets {
             let binding = SecretBinding::new(secret.name.clone(), secret.hosts.iter().cloned());
             let binding = binding.map_err(|error| Failure::from_error("secret", &error))?;
@@ -164,13 +176,15 @@ impl<'a> Outlet<'a> {
                 wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1) });
                 continue;
             }
-            let caller = match self.value_of_caller(&secret.name, settings) {
-                Ok(value) => value,
-                Err(failure) => {
+            let at = taken.iter().position(|(name, _)| *name == secret.name);
+            let caller = match at.map(|at| taken.swap_remove(at).1) {
+                Some(Ok(value)) => Some(value),
+                Some(Err(failure)) => {
                     // The store may have it; only where nobody does is this worth telling.
                     unfit = Some(failure);
                     None
                 }
+                None => None,
             };
             wishes.push(Wish { binding, caller });
         }
@@ -185,21 +199,30 @@ impl<'a> Outlet<'a> {
         let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
         let mut owner = Owner::connect(connection).map_err(|error| failed(&error))?;
         let bound = owner.register(&SandboxLabel::from(id), wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
-        // The broker has them now, and nobody else needs them.
-        for variable in self.reach.secrets.iter().filter_map(|secret| Broker::variable_of(settings, &secret.name)) {
-            self.context.environment.forget(variable.as_str());
-        }
         Ok((Some((role, owner)), Some(lookup), bound))
     }
 
-    /// What the caller's environment has for a secret, where it may come from there.
-    fn value_of_caller(&self, name: &SecretName, settings: &[SecretSetting]) -> Result<Option<SecretValue>, Failure> {
-        let Some(variable) = Broker::variable_of(settings, name) else { return Ok(None) };
-        let Some(value) = self.context.environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { return Ok(None) };
-        SecretValue::from_line(value.into_vec()).map(Some).map_err(|error| {
-            Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
-                .with_hint(format!("stockade secret set {name}"))
-        })
+    /// Takes what the caller's environment has for secrets, and wipes it there: only the broker needs it from now on.
+    fn take_values(&self) -> Result<(), Failure> {
+        let settings = self.secret_settings()?;
+        let environment = &self.context.environment;
+        let variables: Vec<(&SecretName, SecretName)> =
+            self.reach.secrets.iter().filter_map(|secret| Some((&secret.name, Broker::variable_of(&settings, &secret.name)?))).collect();
+        for (name, variable) in &variables {
+            let Some(value) = environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { continue };
+            let value = SecretValue::from_line(value.into_vec()).map_err(|error| {
+                Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
+                    .with_hint(format!("stockade secret set {name}"))
+            });
+            self.taken.borrow_mut().push(((*name).clone(), value));
+        }
+        // After all are read: two secrets may come from one variable.
+        for (_, variable) in &variables {
+            if environment.is_set(variable.as_str()) && environment.forget(variable.as_str()) == Wiped::No {
+                self.context.printer.warning(format!("the value of `{variable}` could not be wiped from this process's own environment"));
+            }
+        }
+        Ok(())
     }
 
     /// A project has no say in secrets.

@@ -3,6 +3,7 @@
 mod attach;
 mod changes;
 mod detach;
+mod ending;
 mod guide;
 mod list;
 mod run;

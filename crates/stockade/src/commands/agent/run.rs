@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use stockade_core::demand::Demand;
 use stockade_core::limits::Limit;
 use stockade_core::path::SafePath;
 use stockade_core::spec::{Mount, MountMode};
 use stockade_sandbox::drive::{Ending, Streams};
+use stockade_sandbox::files::Files;
 use stockade_sandbox::gate::Gate;
 use stockade_sandbox::once::{self, Done, Extras, Furnish, HomeFile, Job, Killed, OnSuccess};
 use stockade_sandbox::signals::Signals;
@@ -22,21 +23,23 @@ use stockade_sandbox::workspace::locate;
 use stockade_store::places::Places;
 use stockade_store::settings::{Price, Settings};
 
-use super::super::run::{SIGNALS, code, denied, end, explain, files, in_streams, mention_partial, result};
+use super::super::run::{SIGNALS, denied, end, explain, in_streams};
 use super::super::sandbox::{sandboxes, state_failure};
 use super::detach::{self, Background};
+use super::ending::{described, finish, without_output};
 use crate::Context;
 use crate::admission::Wanted;
 use crate::agent::budget::{Budget, Spent, Watcher};
 use crate::agent::furniture::Furniture;
+use crate::agent::memory::Memory;
 use crate::agent::profile::{self, Profile};
 use crate::agent::roll::{self, Agent, Branch, Roll};
 use crate::agent::summary::Traffic;
 use crate::agent::{keys, program, worktree};
 use crate::assemble::{self, Additions, Assembled};
 use crate::cli::AgentRunArgs;
+use crate::egress::Outlet;
 use crate::egress::outlet::Closed;
-use crate::egress::{Outlet, summary};
 use crate::failure::Failure;
 
 /// After this much more than its time an agent is killed, whatever it was asked.
@@ -55,9 +58,15 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
     for what in furniture.iter().flat_map(|furniture| &furniture.left_out) {
         context.printer.note(format!("left outside: {what}"));
     }
+    for why in &prepared.unusable {
+        context.printer.warning(format!("the login in {why}"));
+    }
     if profile.name != profile::GENERIC && assembled.reach.secrets.is_empty() {
         let names: Vec<&str> = profile.keys.iter().map(|key| key.variable.as_str()).collect();
         context.printer.note(format!("no key for {} was found; set one of {}, or stockade secret set it", profile.title, names.join(", ")));
+    }
+    if assembled.spec.limits.is_asked(Demand::Disk) && assembled.spec.workspace.mode == MountMode::Overlay {
+        context.printer.note("with --disk changes are held in memory until the end: they are lost if Stockade is killed");
     }
     let (owned, agent) = enter(args, &prepared, context)?;
     let directory = Roll::open(context)?.enter(&agent)?;
@@ -68,6 +77,9 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
         Err(failure) => {
             // Whoever lists agents sees that this one never ran.
             let _ = roll::finish(&directory, &failure.to_json());
+            if sandboxes(context)?.find(agent.id.as_str()).is_ok() {
+                context.printer.note(format!("what it had changed is kept: stockade agent diff {id} · apply {id}", id = agent.id));
+            }
             return Err(failure);
         }
     };
@@ -82,15 +94,18 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
 }
 
 /// Everything that is known before the sandbox has its directory.
-struct Prepared {
-    profile: Profile,
-    assembled: Assembled,
+pub(super) struct Prepared {
+    pub(super) profile: Profile,
+    pub(super) assembled: Assembled,
     furniture: Option<Furniture>,
-    prices: Vec<Price>,
+    pub(super) prices: Vec<Price>,
     budget: Budget,
-    branch: Option<Branch>,
+    pub(super) branch: Option<Branch>,
     /// The branch's tree, which goes again where the agent does not start.
     fresh: Option<worktree::Fresh>,
+    /// Logins that are there and cannot be used.
+    unusable: Vec<String>,
+    pub(super) memory: Option<Memory>,
 }
 
 impl Prepared {
@@ -132,6 +147,10 @@ impl Prepared {
             }
             Furniture::gather(&profile, &outside, &usual, &inside, &workspace).with_logins(&assembled.reach.logins)
         });
+        let memory = match &profile.directory {
+            Some(directory) => Memory::of(&profile, args.name.as_ref(), &assembled.spec.home.as_path().join(&directory.path), places)?,
+            None => None,
+        };
         let settings = Settings::load(places, Some(&workspace)).map_err(|error| Failure::from_error("settings", &error))?;
         let prices = settings.prices().value;
         if args.budget_usd.is_some() && prices.is_empty() {
@@ -144,7 +163,7 @@ impl Prepared {
             *limit = Limit { value: limit.value.saturating_add(LAST_CHANCE), origin: limit.origin };
         }
         let budget = Budget { tokens: args.budget_tokens, dollars: args.budget_usd, time };
-        Ok(Self { profile, assembled, furniture, prices, budget, branch, fresh })
+        Ok(Self { profile, assembled, furniture, prices, budget, branch, fresh, unusable: granted.unusable, memory })
     }
 }
 
@@ -196,7 +215,7 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
     let background = args.detached.map(|how| Background::new(how, &assembled.runtime, &owned.id, place)).transpose()?;
     // Signals wait from here on: what arrives while the sandbox starts reaches the agent.
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
-    let outlet = Outlet::of(&assembled.reach, &assembled.given, context);
+    let outlet = Outlet::of(&assembled.reach, &assembled.given, context)?;
     let job = Job {
         backend: assembled.backend.as_ref(),
         spec: &assembled.spec,
@@ -214,6 +233,7 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
         let id = owned.id.clone();
         let announced = Announced {
             furniture: prepared.furniture.as_ref(),
+            memory: prepared.memory.as_ref(),
             ready: &|| {
                 if args.detached.is_some() {
                     detach::ready(&id, context);
@@ -238,118 +258,21 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
 /// Says that the sandbox stands when its home is furnished: that is right before the agent starts.
 struct Announced<'a> {
     furniture: Option<&'a Furniture>,
+    memory: Option<&'a Memory>,
     ready: &'a dyn Fn(),
 }
 
 impl Furnish for Announced<'_> {
     fn files(&self, way_out: &[(String, OsString)]) -> Vec<HomeFile> {
         (self.ready)();
-        self.furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default()
+        // What comes from outside counts, whatever is remembered.
+        let remembered = self.memory.map(Memory::recall).unwrap_or_default();
+        remembered.into_iter().chain(self.furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default()).collect()
     }
-}
 
-/// The object of `--json`, which is also kept on the roll.
-fn described(
-    agent: &Agent,
-    done: &Done,
-    traffic: &Closed,
-    spent: Option<Spent>,
-    summary: &Traffic,
-    prices: &[Price],
-    assembled: &Assembled,
-) -> Value {
-    let mut value = serde_json::to_value(result(done, traffic, assembled)).unwrap_or(Value::Null);
-    let more = json!({ "agent": agent.profile, "name": agent.name });
-    if let Value::Object(members) = &mut value {
-        for part in [more, summary.json(prices)] {
-            if let Value::Object(part) = part {
-                members.extend(part);
-            }
+    fn look_back(&self, inside: &mut Files<'_>) {
+        if let Some(memory) = self.memory {
+            memory.keep(inside);
         }
-        if let Some(spent) = spent {
-            members.insert("limit".into(), spent.word().into());
-            members.insert("timed_out".into(), (spent == Spent::Time).into());
-            members.insert("exit_code".into(), Value::Null);
-        }
-    }
-    value
-}
-
-/// What is kept: not what the agent printed, which may be long.
-fn without_output(mut value: Value) -> Value {
-    if let Value::Object(members) = &mut value {
-        for name in ["stdout", "stderr", "stdout_base64", "stderr_base64"] {
-            members.remove(name);
-        }
-    }
-    value
-}
-
-/// Says what is to be said and gives the exit code.
-fn finish(
-    done: &Done,
-    traffic: &Closed,
-    spent: Option<Spent>,
-    sum: &Traffic,
-    value: &Value,
-    prepared: &Prepared,
-    context: &Context,
-) -> Result<u8, Failure> {
-    if let Ending::NotStarted { missing, message } = &done.outcome.ending {
-        let failure = if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) };
-        return Err(if *missing { failure.with_hint("is the agent installed, and is its directory in PATH?") } else { failure });
-    }
-    let printer = &context.printer;
-    for (step, micros) in &done.steps {
-        printer.detail(format!("{step}: {micros} µs"));
-    }
-    done.notes.iter().for_each(|note| printer.note(note.as_str()));
-    mention_partial(&done.enforcement, &prepared.assembled, context);
-    if printer.is_json() {
-        printer.json(value)?;
-    }
-    summary::tell(traffic, context);
-    done.violations.iter().for_each(|violation| printer.warning(violation.as_str()));
-    match (spent, &done.outcome.ending) {
-        (Some(Spent::Tokens), _) => printer.warning("the budget of tokens was used up; the agent was ended"),
-        (Some(Spent::Dollars), _) => printer.warning("the budget of dollars was used up; the agent was ended"),
-        (Some(Spent::Time), _) | (None, Ending::TimedOut) => printer.warning("the time limit was reached; the agent was ended"),
-        (None, Ending::Limit(demand)) => printer.warning(format!("the {demand} limit was reached; everything in the sandbox was killed")),
-        (None, Ending::Code(_) | Ending::Signal(_) | Ending::NotStarted { .. }) => {}
-    }
-    let seconds = done.outcome.duration.as_secs_f64();
-    printer.note(format!("{} {} after {seconds:.1} s", prepared.profile.title, ended(&done.outcome.ending)));
-    sum.lines(&prepared.prices).into_iter().for_each(|line| printer.note(line));
-    if done.applied > 0 {
-        printer.note(format!("{} applied", files(done.applied)));
-    }
-    if let Some(branch) = &prepared.branch {
-        let name = branch.name.trim_start_matches("stockade/");
-        let tree = stockade_core::escape::escape(&branch.worktree.to_string_lossy());
-        printer.note(format!("its branch is {} in {tree}: stockade agent diff {name} · apply {name}", branch.name));
-        return Ok(exit_code(spent, &done.outcome.ending));
-    }
-    match done.kept {
-        Some(left) => printer.note(format!("{} changed: stockade agent diff {id} · apply {id}", files(left), id = done.id)),
-        None if done.applied == 0 => printer.note("nothing changed in the workspace"),
-        None => {}
-    }
-    Ok(exit_code(spent, &done.outcome.ending))
-}
-
-fn exit_code(spent: Option<Spent>, ending: &Ending) -> u8 {
-    match spent {
-        Some(Spent::Time) => 124,
-        Some(Spent::Tokens | Spent::Dollars) => 137,
-        None => code(ending),
-    }
-}
-
-fn ended(ending: &Ending) -> String {
-    match ending {
-        Ending::Code(code) => format!("ended with code {code}"),
-        Ending::Signal(signal) => format!("was ended by signal {signal}"),
-        Ending::TimedOut | Ending::Limit(_) => "was ended".to_owned(),
-        Ending::NotStarted { .. } => "did not start".to_owned(),
     }
 }

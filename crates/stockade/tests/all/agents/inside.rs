@@ -66,27 +66,60 @@ fn servers_of_tools_run_inside_and_the_key_is_in_nobodys_memory() {
         "--output-format",
         "json",
     ];
-    let mut command = stage.command(&["--env", "ENABLE_TOOL_SEARCH=false"], &argv);
-    let looked = std::thread::scope(|scope| {
-        let run = scope.spawn(|| finish_within(&mut command, Duration::from_mins(2)));
-        eventually_long(|| stage.results().len() == 2);
-        let marker = format!("CLAUDE_CONFIG_DIR={}", stage.home.join(".claude").display());
-        let mut looked = Vec::new();
-        eventually("the agent and what it started run", || {
-            looked = processes_with(&marker);
-            looked.len() >= 2
-        });
-        for pid in &looked {
-            assert!(!memory_holds(*pid, KEY.as_bytes()), "the key is in the memory of process {pid}");
-        }
-        let outcome = run.join().expect("joined");
-        assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        looked
-    });
-    assert!(looked.len() >= 2);
+    // With a budget somebody watches beside it, so that whoever runs it has several threads.
+    let flags = ["--name", "looked-at", "--budget-tokens", "1000000", "--env", "ENABLE_TOOL_SEARCH=false"];
+    look_into(&stage, &flags, &argv, "MODEL_KEY", 2, ("CLAUDE_CONFIG_DIR=", 2));
     let results = stage.results();
     assert!(results[1].contains("host=stockade secret=False key=sk-ant-api03-") && !results[1].contains(KEY), "{results:?}");
     stage.key_was_outside();
+}
+
+#[test]
+fn the_key_is_not_in_codexs_memory_either() {
+    let stage = Stage::new(Who::Ordinary, |_| {
+        let call = |command: &str| json!({"call": "exec_command", "with": {"cmd": command, "yield_time_ms": 30_000}});
+        json!([call("echo key=$MODEL_KEY"), call("sleep 4"), {"say": "done"}])
+    });
+    stage.repository();
+    stage.settings_of_codex();
+    look_into(&stage, &[], &["codex", "exec", "--json", "wait"], "ANTHROPIC_API_KEY", 1, ("CODEX_HOME=", 1));
+    stage.key_was_outside();
+}
+
+/// Runs an agent, and looks for the key in the memory of its processes and of whoever runs it, once it has had so many results. `marker` is how a
+/// variable begins that only programs inside have, and how many of those there must be.
+fn look_into(stage: &Stage, flags: &[&str], argv: &[&str], other: &str, results: usize, (marker, count): (&str, usize)) {
+    let mut command = stage.command(flags, argv);
+    // The key is where one variable says, and nobody was told about the other.
+    command.env_remove(other);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| finish_within(&mut command, Duration::from_mins(2)));
+        eventually_long(|| stage.results().len() >= results);
+        let variable = format!("{marker}{}", stage.home.display());
+        let mut inside = Vec::new();
+        eventually("the agent and what it started run", || {
+            inside = processes_with(&variable);
+            inside.len() >= count
+        });
+        // Whoever runs it is known by its state.
+        let state = format!("XDG_STATE_HOME={}", stage.state.display());
+        let owners: Vec<u32> = processes_with(&state).into_iter().filter(|pid| is_owner(*pid)).collect();
+        assert!(!owners.is_empty(), "nobody runs it");
+        for pid in inside.iter().chain(&owners) {
+            assert!(!memory_holds(*pid, KEY.as_bytes()), "the key is in the memory of process {pid}: {}", line_of(*pid));
+        }
+        let outcome = run.join().expect("joined");
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    });
+}
+
+fn line_of(pid: u32) -> String {
+    String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")
+}
+
+/// Whether a process is the one that was started to run an agent.
+fn is_owner(pid: u32) -> bool {
+    line_of(pid).contains("stockade agent run ")
 }
 
 /// A real agent takes its time to begin.
@@ -98,13 +131,13 @@ fn eventually_long(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Processes of this machine with a variable in their environment.
+/// Processes of this machine with a variable in their environment that begins so.
 fn processes_with(variable: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
     let has = |pid: &u32| {
         std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|word| word == variable.as_bytes()))
+            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|word| word.starts_with(variable.as_bytes())))
     };
     pids.filter(has).collect()
 }

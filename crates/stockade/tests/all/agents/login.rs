@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Stage;
+use crate::wall::Who;
 use crate::wall::ground::as_both;
 
 const ACCESS: &str = "sk-ant-oat01-0ldAcc3ssT0kenOfTheHost-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7b";
@@ -74,5 +75,27 @@ fn a_login_stays_outside_and_is_renewed_there() {
         assert!(after["oauth"]["access"].as_str().unwrap().contains("n3wAcc3ss"), "{after}");
         assert!(after["oauth"]["refresh"].as_str().unwrap().contains("n3wR3fresh"), "{after}");
         assert!(after["oauth"]["until"].as_u64().unwrap() > 1_700_000_000_000 && after["oauth"]["plan"] == "max", "{after}");
+    });
+}
+
+#[test]
+fn a_login_that_cannot_be_read_is_told() {
+    as_both(|ground| {
+        let stage = Stage::new(ground.who, |_| json!([]));
+        let file = stage.home.join(".claude/.credentials.json");
+        let check = |why: &str| {
+            let outcome = stage.agent(&["--profile", "claude"], &["cat", ".claude/.credentials.json"]);
+            let told = format!("the login in `{}` cannot be used: {why}", file.display());
+            assert!(outcome.stderr.contains(&told), "{told}: {outcome:?}");
+        };
+        stage.plant(&file, "{\"claudeAiOauth\": {\"accessToken\": \"half", 0o600);
+        check("it is not JSON");
+        stage.plant(&file, "{}", 0o400);
+        if stage.who == Who::Ordinary {
+            check("it cannot be opened to be read and written");
+        }
+        std::fs::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink("/etc/hostname", &file).expect("linked");
+        check("it cannot be opened to be read and written");
     });
 }

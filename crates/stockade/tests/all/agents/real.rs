@@ -95,3 +95,23 @@ fn codex_works_and_its_work_comes_back() {
         comes_back(&stage);
     });
 }
+
+#[test]
+fn an_agent_with_a_name_goes_on_with_its_conversation() {
+    let stage = Stage::new(Who::Ordinary, |_| json!([{"say": "I note the word heron."}, {"say": "It was heron."}]));
+    stage.repository();
+    stage.settings_of_codex();
+    let claude = |name: &str, words: &[&str]| stage.agent(&["--name", name], &[&["claude", "-p"], words].concat());
+    let first = claude("talk", &["note the word heron"]);
+    assert_eq!((first.code, first.stdout.as_str()), (Some(0), "I note the word heron.\n"), "{first:?}");
+    let second = claude("talk", &["--continue", "which word was it?"]);
+    assert_eq!((second.code, second.stdout.as_str()), (Some(0), "It was heron.\n"), "{second:?}");
+    let said = || {
+        let seen = stage.seen();
+        let last = seen.iter().rfind(|line| line["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
+        last.map(|line| line["said"].to_string()).unwrap_or_default()
+    };
+    assert!(said().contains("note the word heron") && said().contains("I note the word heron."), "{}", said());
+    claude("other", &["--continue", "which word was it?"]);
+    assert!(said().contains("which word was it?") && !said().contains("heron"), "another name knows nothing: {}", said());
+}

@@ -185,3 +185,30 @@ fn prompts_are_data_and_a_missing_agent_is_named() {
         assert!(unknown.code == Some(125) && unknown.stderr.contains("claude codex"), "{unknown:?}");
     });
 }
+
+#[test]
+fn an_agent_with_a_name_remembers_what_its_profile_says() {
+    as_both(|ground| {
+        let stage = stage(ground.who);
+        let profile =
+            json!({"name": "mine", "title": "Mine", "programs": [], "directory": {"path": ".mine"}, "remembers": ["talk", "last"]});
+        let path = stage.base.join("mine.json");
+        stage.plant(&path, &profile.to_string(), 0o644);
+        let run = |flags: &[&str], script: &str| {
+            let flags = [&["--profile", path.to_str().expect("a path")], flags].concat();
+            stage.agent(&flags, &["bash", "-c", &format!("cd; mkdir -p .mine/talk/deep && cd .mine && {script}")])
+        };
+        let begins = "echo one > talk/deep/a; echo x > last; echo no > other; ln -s /etc/passwd talk/link; mkfifo talk/pipe";
+        assert_eq!(run(&["--name", "n"], begins).code, Some(0));
+        let look = "find . -type f | sort; cat talk/deep/a last; ls -l talk/deep/a | cut -c1-10";
+        let again = run(&["--name", "n"], &format!("{look}; echo two >> talk/deep/a"));
+        assert_eq!(again.stdout, "./last\n./talk/deep/a\none\nx\n-rw-------\n", "{again:?}");
+        // Too much is not kept, and what was stays.
+        let much = run(&["--name", "n"], "cat talk/deep/a; head -c 70000000 /dev/zero > talk/big");
+        assert!(much.stdout == "one\ntwo\n" && much.stderr.contains("could not be kept"), "{much:?}");
+        assert_eq!(run(&["--name", "n"], "cat talk/deep/a").stdout, "one\ntwo\n");
+        for flags in [[].as_slice(), &["--name", "other"]] {
+            assert_eq!(run(flags, "ls -A talk/deep").stdout, "", "nobody else knows");
+        }
+    });
+}
