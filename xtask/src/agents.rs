@@ -83,8 +83,8 @@ impl Agent {
             let fresh = tools.join(format!("agent-new-{}-{}", self.name(), std::process::id()));
             std::fs::create_dir_all(&fresh).map_err(Failure::io("create", &fresh))?;
             match &self.kind {
-                Kind::Program(_) | Kind::Library => self.from_npm(&fresh)?,
-                Kind::Python => self.from_pypi(&fresh)?,
+                Kind::Program(_) | Kind::Library => self.by_npm(&fresh)?,
+                Kind::Python => self.by_pip(&fresh)?,
             }
             self.check(&fresh)?;
             std::fs::rename(&fresh, &directory).map_err(Failure::io("rename", &fresh))?;
@@ -92,13 +92,13 @@ impl Agent {
         Ok(Installed { name: self.name(), directory })
     }
 
-    fn from_npm(&self, directory: &Path) -> Result<(), Failure> {
+    fn by_npm(&self, directory: &Path) -> Result<(), Failure> {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error", "--prefix"]).arg(directory);
         process::run(npm.arg(format!("{}@{}", self.package, self.version)))
     }
 
-    fn from_pypi(&self, directory: &Path) -> Result<(), Failure> {
+    fn by_pip(&self, directory: &Path) -> Result<(), Failure> {
         // Without an installer of its own: not every system has that package.
         process::run(Command::new(PYTHON).args(["-m", "venv", "--without-pip"]).arg(directory))?;
         let mut pip = Command::new("pip3");

@@ -64,8 +64,11 @@ struct Agent {
     /// The call with this number.
     call: fn(usize, &Path) -> Value,
     /// Settings in its home, for a model at this port.
-    settings: Option<fn(u16) -> (&'static str, String)>,
+    settings: Option<Settings>,
 }
+
+/// Where in its home, and what.
+type Settings = fn(u16) -> (&'static str, String);
 
 const CLAUDE: Agent = Agent {
     title: "Claude Code",

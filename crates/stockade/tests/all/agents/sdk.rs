@@ -72,7 +72,7 @@ fn the_guide_shows_the_scripts_that_are_tested() {
     let guide = include_str!("../../../../../docs/guides/agents.md");
     for script in [PYTHON, TYPESCRIPT] {
         // Without its heading: how to run it is said around it.
-        let body = script.find("\nimport ").map_or(script, |at| &script[at + 1..]);
-        assert!(guide.contains(body), "docs/guides/agents.md does not show:\n{body}");
+        let body = script.split_once("\nimport ").map_or_else(|| script.to_owned(), |(_, rest)| format!("import {rest}"));
+        assert!(guide.contains(&body), "docs/guides/agents.md does not show:\n{body}");
     }
 }
