@@ -6,6 +6,7 @@
 //! | captured or limited | a pipe that we read | data frames |
 //! | stdin, when nothing is captured | the caller's own | data frames |
 //! | stdin otherwise | a pipe that we fill | data frames |
+//! | stdin that is the null device | the null device | the null device |
 //! | a terminal | one made inside, data frames | data frames |
 //!
 //! The caller's stdin is not handed to a program whose output is captured: it may be a terminal, open for both ways, and then the
@@ -13,7 +14,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use stockade_wire::message::Stdio;
@@ -65,12 +66,26 @@ pub(super) fn prepare(streams: Streams<'_>, passing: Passing) -> Result<Standard
             Ok(Standard { stdio: Stdio::Pty { rows, cols }, theirs: Vec::new(), ours })
         }
         (Streams::Plain { stdin, stdout, stderr }, Passing::Impossible) => {
+            let stdin = unless_nothing(stdin);
             let stdio = Stdio::Piped { stdin: stdin.is_some() };
             let outputs = [Some(Output::framed(stdout)), Some(Output::framed(stderr))];
             Ok(Standard { stdio, theirs: Vec::new(), ours: Ours { input: stdin.map(Input::framed), outputs, terminal: None } })
         }
-        (Streams::Plain { stdin, stdout, stderr }, Passing::Possible) => passed(stdin, stdout, stderr).map_err(ConnectionError::Pipes),
+        (Streams::Plain { stdin, stdout, stderr }, Passing::Possible) => {
+            passed(unless_nothing(stdin), stdout, stderr).map_err(ConnectionError::Pipes)
+        }
     }
+}
+
+/// A caller's null device is no input and stays one: programs look at what they read from (`rg` searches a pipe, and files where there is none).
+fn unless_nothing(stdin: Option<BorrowedFd<'_>>) -> Option<BorrowedFd<'_>> {
+    const NULL: (u32, u32) = (1, 3);
+    stdin.filter(|fd| {
+        let is_null = |found: rustix::fs::Stat| {
+            FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice && (major(found.st_rdev), minor(found.st_rdev)) == NULL
+        };
+        !rustix::fs::fstat(fd).is_ok_and(is_null)
+    })
 }
 
 fn passed<'a>(stdin: Option<BorrowedFd<'a>>, stdout: Sink<'a>, stderr: Sink<'a>) -> Result<Standard<'a>, Errno> {

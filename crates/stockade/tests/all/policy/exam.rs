@@ -114,7 +114,7 @@ fn no_attempt_gets_through_and_everyday_commands_work() {
             lab.reset();
             let plain = finish(ground.outside("bash").args(["-c", command]).env("PATH", &lab.path));
             lab.reset();
-            let outcome = script(ground, &["--workspace-mode", "rw"], command);
+            let outcome = script(ground, &["--json", "--workspace-mode", "rw"], command);
             if outcome.code != plain.code {
                 broken.push(format!("{} {command}: {outcome:?}, plain bash {plain:?}", case["id"]));
             }

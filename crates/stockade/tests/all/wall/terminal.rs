@@ -154,6 +154,16 @@ fn nothing_can_be_typed_where_only_stdin_is_a_terminal() {
 }
 
 #[test]
+fn a_callers_null_device_stays_one_where_output_is_captured() {
+    as_both(|ground| {
+        let (code, value) = ground.json(&[], &["bash", "-c", "[ -c /dev/stdin ] && ! [ -p /dev/stdin ] && read -r x"]);
+        assert_eq!((code, &value["exit_code"]), (1, &serde_json::json!(1)), "{value}");
+        let (code, _) = ground.json(&[], &["bash", "-c", "[ -c /dev/stdin ]"]);
+        assert_eq!(code, 0);
+    });
+}
+
+#[test]
 fn a_kill_of_the_caller_ends_the_program() {
     as_both(|ground| {
         let seconds = super::ground::unique_seconds();
