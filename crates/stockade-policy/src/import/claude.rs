@@ -81,7 +81,8 @@ fn bash(specifier: &str) -> Result<Pattern, String> {
         && let Some(last) = last.strip_suffix('*').filter(|last| !last.is_empty() && !last.contains('*'))
     {
         let narrow = Pattern::of_text(&format!("{} {last}", before.join(" ")), Extent::Open)?;
-        return Ok(Pattern { wide: wide.wide, ..narrow });
+        // As a question it is about every subcommand that begins so.
+        return Ok(Pattern { wide: wide.wide, subcommand: wide.subcommand, ..narrow });
     }
     let later: Vec<&str> = after.iter().copied().filter(|word| !word.contains('*')).collect();
     Ok(wide.and_later(&later))

@@ -1,8 +1,9 @@
 //! Rules of other programs as Cedar: Claude Code's permission rules and Codex's prefix rules.
 //!
-//! A foreign rule is about the text of a command line; ours are about what was read from it. What an imported permit lets through is never
-//! more than the foreign one did; a forbid stops at least as much. Where that cannot be said in Cedar the rule is left out and a [`Note`] says
-//! why. Foreign text becomes Cedar strings and one-line comments, never Cedar syntax.
+//! A foreign rule is about the text of a command line; ours are about what was read from it. What an imported permit lets through is no more
+//! than the foreign one did, but for options before a subcommand, which are not told from those after it; a forbid stops at least as much.
+//! Where that cannot be said in Cedar the rule is left out and a [`Note`] says why. Foreign text becomes Cedar strings and one-line
+//! comments, never Cedar syntax.
 //!
 //! Only text is looked at here: which files there are, and where the result goes, is for others to say.
 

@@ -28,6 +28,8 @@ pub(super) enum Extent {
 pub(super) struct Pattern {
     /// The program, or any.
     pub(super) program: Option<String>,
+    /// The subcommand, or any.
+    pub(super) subcommand: Option<String>,
     /// What must hold for a permit; `None` where no condition would keep others out.
     pub(super) narrow: Option<Vec<String>>,
     /// What must hold for a forbid.
@@ -41,7 +43,7 @@ pub(super) struct Pattern {
 impl Pattern {
     /// Any command.
     pub(super) fn any() -> Self {
-        Self { program: None, narrow: Some(Vec::new()), wide: Vec::new(), example: None, missing: None }
+        Self { program: None, subcommand: None, narrow: Some(Vec::new()), wide: Vec::new(), example: None, missing: None }
     }
 
     /// A command line as a shell would read it.
@@ -106,20 +108,23 @@ impl Pattern {
                 if !call.subcommand.is_empty() {
                     narrow.push(format!("context.subcommand == {}", quoted(&call.subcommand)));
                 }
-                if !call.flags.is_empty() {
-                    narrow.push(all("flags", &call.flags));
-                }
+                // Which word comes first is not known: an option before the words could change what they are. Options of a subcommand mean the
+                // same wherever they stand.
                 if !call.operands.is_empty() {
-                    // Which word comes first is not known, so that others among them could come before.
-                    narrow.push(equal("operands", &call.operands));
-                    narrow.push("!context.opaque".to_owned());
-                    missing = Some("other words may not follow, but options may: rules know words as a set, not by their place".to_owned());
+                    narrow.extend([equal("flags", &call.flags), equal("operands", &call.operands), "!context.opaque".to_owned()]);
+                    missing = Some("nothing else may follow: rules know words as a set, not by their place".to_owned());
+                } else if !call.flags.is_empty() && call.subcommand.is_empty() {
+                    narrow.extend([equal("flags", &call.flags), "!context.opaque".to_owned()]);
+                    missing = Some("other options may not follow: rules know them as a set, not by their place".to_owned());
+                } else if !call.flags.is_empty() {
+                    narrow.push(all("flags", &call.flags));
                 }
             }
         }
+        let subcommand = Some(call.subcommand.clone()).filter(|name| !name.is_empty());
         // What needs no permit is no example of one.
         let example = (call.needs == Needs::Permit && escape(text) == text).then(|| text.to_owned());
-        Self { program: Some(call.program.clone()), narrow: Some(narrow), wide: wide(call, extent), example, missing }
+        Self { program: Some(call.program.clone()), subcommand, narrow: Some(narrow), wide: wide(call, extent), example, missing }
     }
 
     /// What a person should know, where the result is not the same.

@@ -116,10 +116,16 @@ fn exception(permit: &Pattern, question: &Pattern) -> Option<Exception> {
     let mut conditions = question.wide.clone();
     match (&permit.program, &question.program) {
         (Some(one), Some(other)) if one != other => return None,
+        (Some(_), Some(_)) if differ(permit.subcommand.as_deref(), question.subcommand.as_deref()) => return None,
         (None, Some(other)) => conditions.insert(0, format!("resource == {}", program(other))),
         (Some(_), Some(_)) | (_, None) => {}
     }
     Some(if conditions.is_empty() { Exception::Always } else { Exception::When(format!("({})", conditions.join(" && "))) })
+}
+
+/// A permit for one subcommand says nothing about another, nor about one that is hidden.
+fn differ(one: Option<&str>, other: Option<&str>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
 fn rule(wish: Wish, action: &str, resource: &str, conditions: &[String], exceptions: &[String]) -> String {

@@ -45,12 +45,15 @@ fn claude_prefixes_are_subcommands_flags_and_words() {
     check("Bash(ls:*)", &["ls", "ls -la /x", "ls *.md"], &["cat x"]);
     check(
         "Bash(npm run test:*)",
-        &["npm run test", "npm run test --watch"],
-        &["npm run deploy", "npm run $x", "npm run test deploy", "npm test"],
+        &["npm run test"],
+        &["npm run test --watch", "npm run deploy", "npm run $x", "npm run test deploy", "npm test"],
     );
     check("Bash(npm test)", &["npm test"], &["npm test x", "npm test -w", "npm", "npm test $x"]);
     check("Bash(rm -f build.log)", &["rm -f build.log"], &["rm -rf build.log", "rm build.log", "rm -f build.log x", "rm -f *"]);
     check("Bash(git commit -m:*)", &["git commit -m 'x y'"], &["git commit", "git commit --amend"]);
+    check("Bash(docker compose up:*)", &["docker compose up"], &["docker compose --file=x up", "docker compose down"]);
+    check("Bash(python -m pytest:*)", &["python -m pytest"], &["python '-cimport os' -m pytest", "python -m pytest $x", "python -m pip"]);
+    check("Bash(rm -f:*)", &["rm -f a b"], &["rm -rf a", "rm a", "rm -f $x"]);
     check("Bash", &["anything at all", "rm -rf x | sh"], &["$x"]);
     check("Bash(*)", &["ls"], &[]);
     check("Bash(/opt/tool run:*)", &["/opt/tool run"], &["tool run", "/opt/tool walk"]);
@@ -89,6 +92,8 @@ fn claude_questions_come_before_permits() {
     for (script, verdict_of) in expected {
         assert_eq!(verdict(&imported, script), verdict_of, "{script}\n{}", imported.rules.join("\n"));
     }
+    let begins = from_claude(&["Bash(git push:*)"], &["Bash(git p*)"], &[]);
+    assert_ne!(verdict(&begins, "git push"), Verdict::Allow);
     let always = from_claude(&["Bash(ls:*)"], &["Bash"], &[]);
     assert_eq!((verdict(&always, "ls"), left(&always)), (Verdict::Ask, vec!["Bash(ls:*)"]));
 }
