@@ -74,6 +74,7 @@ CREATE INDEX facts_sandbox ON facts (sandbox) WHERE sandbox IS NOT NULL;
 
 -- Pairs that are asked for together and rarely meet.
 CREATE INDEX facts_agent_verdict ON facts (agent, verdict) WHERE agent IS NOT NULL AND verdict IS NOT NULL;
+CREATE INDEX facts_agent_program ON facts (agent, program) WHERE agent IS NOT NULL AND program IS NOT NULL;
 CREATE INDEX facts_program_verdict ON facts (program, verdict) WHERE program IS NOT NULL AND verdict IS NOT NULL;
 
 -- Between which times the receipts of a block of 256 were written. The clock may go backwards, so this is all that time says about place.

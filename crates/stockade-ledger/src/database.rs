@@ -26,8 +26,10 @@ const MOST_TRIES: i32 = 12_000;
 pub(crate) const SHORT_LOG: u32 = 128;
 /// Pages of write-ahead log that a process which writes much works with.
 pub(crate) const LONG_LOG: u32 = 2048;
+/// Bytes of write-ahead log that are worth emptying when nobody waits: each page is read again by the next one to open the ledger.
+const WORTH_EMPTYING: u64 = 96 << 10;
 /// The database's name in its directory.
-pub(crate) const FILE: &str = "ledger.db";
+pub const FILE: &str = "ledger.db";
 
 /// Opens a ledger for writing; makes it where there is none.
 pub(crate) fn open(directory: &Path) -> Result<Connection, LedgerError> {
@@ -48,8 +50,17 @@ pub(crate) fn open_to_read(directory: &Path) -> Result<Connection, LedgerError> 
         return Err(LedgerError::file("open", &path)(std::io::ErrorKind::NotFound.into()));
     };
     let found = version(&connection, &path)?;
+    if found == 0 {
+        // Somebody is about to begin it, or died while doing so; either way it holds nothing yet.
+        return Err(LedgerError::file("open", &path)(std::io::ErrorKind::NotFound.into()));
+    }
     connection.pragma_update(None, "query_only", true).map_err(LedgerError::database("open", &path))?;
     if found == newest() { Ok(connection) } else { Err(LedgerError::Damaged { path, what: "it was never finished" }) }
+}
+
+/// Whether the write-ahead log has grown so long that it should be emptied.
+pub(crate) fn is_log_long(directory: &Path) -> bool {
+    std::fs::metadata(directory.join(format!("{FILE}-wal"))).is_ok_and(|log| log.len() > WORTH_EMPTYING)
 }
 
 fn newest() -> i64 {
@@ -58,11 +69,11 @@ fn newest() -> i64 {
 
 fn open_existing(path: &Path) -> Result<Option<Connection>, LedgerError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let mut connection = match Connection::open_with_flags(path, flags) {
-        Ok(connection) => connection,
-        Err(_) if !path.exists() => return Ok(None),
-        Err(error) => return Err(LedgerError::database("open", path)(error)),
-    };
+    // Asked before and not after: a file that another process makes in between would make "there is none" look like a failure.
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut connection = Connection::open_with_flags(path, flags).map_err(LedgerError::database("open", path))?;
     configure(&mut connection).map_err(LedgerError::database("open", path))?;
     Ok(Some(connection))
 }
@@ -97,7 +108,7 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, LedgerError> {
 
 /// Makes the ledger, or brings it up to date, while nobody else does.
 fn prepare(directory: &Path, path: &Path) -> Result<Connection, LedgerError> {
-    stockade_store::private_dir::ensure_private_dir(directory).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
+    stockade_private_dir::ensure_private_dir(directory).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
     let _lock = lock(&directory.join("lock"))?;
     // The file is made by hand, so that it and what SQLite puts beside it is for nobody else.
     match std::fs::File::options().write(true).create_new(true).mode(0o600).open(path) {
@@ -125,6 +136,7 @@ fn prepare(directory: &Path, path: &Path) -> Result<Connection, LedgerError> {
     transaction.commit().map_err(fail())?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail())?;
     signing::sync_directory(directory)?;
+    crate::reserve::make(directory);
     Ok(connection)
 }
 

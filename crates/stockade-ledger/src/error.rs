@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 use stockade_core::escape::escape_bytes;
-use stockade_store::private_dir::PrivateDirError;
+use stockade_private_dir::PrivateDirError;
 use stockade_verify::flaw::Broken;
 
 /// A step that failed. Many callers may wait for one write, so it can be copied.
@@ -81,9 +81,9 @@ pub enum LedgerError {
     /// No such receipt.
     #[error("there is no receipt `{0}`")]
     NoReceipt(String),
-    /// A secret that cannot be redacted.
-    #[error("the secret `{0}` is too short to be told from ordinary text")]
-    ShortSecret(String),
+    /// Secrets cannot be kept out.
+    #[error("secrets cannot be taken out of the receipt: {0}")]
+    Redaction(String),
     /// The ledger does not hold.
     #[error("the ledger does not hold")]
     Broken(#[source] Box<Broken>),
@@ -192,8 +192,17 @@ impl LedgerError {
             }
             Self::Newer { .. } => Some("use the newer stockade".to_owned()),
             Self::File { source, path, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                Some(format!("make room on the disk of `{}`", parent(path)))
+                Some(format!("nothing runs without a receipt: make room on the disk of `{}`", parent(path)))
             }
+            Self::File { source, path, .. }
+                if matches!(source.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
+            {
+                Some(format!("nothing runs without a receipt: make `{}` writable for you", parent(path)))
+            }
+            Self::Directory(_) => Some(
+                "nothing runs without a receipt: make the directory writable for you alone, or set XDG_STATE_HOME to one of your own"
+                    .to_owned(),
+            ),
             Self::BadIndex(_) => {
                 Some("the receipts hold; somebody changed the database beside them, to hide them from a search".to_owned())
             }
@@ -203,13 +212,12 @@ impl LedgerError {
             Self::Witness(_) => {
                 Some("check the ledger against the witness: a ledger that is smaller than what was witnessed was rolled back".to_owned())
             }
-            Self::Directory(_)
-            | Self::File { .. }
+            Self::File { .. }
             | Self::TooLarge(_)
             | Self::Content(_)
             | Self::NoIntent(_)
             | Self::NoReceipt(_)
-            | Self::ShortSecret(_)
+            | Self::Redaction(_)
             | Self::Broken(_)
             | Self::Export(_) => None,
         }

@@ -35,6 +35,11 @@ impl Head {
         (indexed <= size).then_some(Self { tree, digest: digest.try_into().ok()?, key_id, indexed })
     }
 
+    /// How many receipts wait to be indexed.
+    pub(crate) fn lag(&self) -> u64 {
+        self.tree.size().saturating_sub(self.indexed)
+    }
+
     /// Writes the row.
     pub(crate) fn write(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
         let mut statement = connection.prepare_cached("UPDATE head SET size = ?1, digest = ?2, peaks = ?3, key_id = ?4, indexed = ?5")?;

@@ -1,11 +1,11 @@
 //! A ledger that is open for writing. Many threads may use one; those that wait together are written together.
 //!
-//! There is no writer thread: a caller that finds nobody writing becomes the writer, and takes along everything that waits. While it waits for the disk
-//! the next batch gathers. A process with one call to record thus starts no thread for it.
+//! There is no writer thread: a caller that finds nobody writing becomes the writer, and takes along everything that waits; another waits for the disk,
+//! for all that is written. A process with one call to record thus starts no thread for it.
 
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use stockade_verify::key::PublicKey;
@@ -13,15 +13,14 @@ use stockade_verify::merkle::Hash;
 use stockade_verify::note::{Checkpoint, Note};
 
 use crate::error::LedgerError;
+use crate::log::Log;
 use crate::query::Reader;
+use crate::queue::{Answer, Queue, Step, Ticket, Turn, held};
 use crate::receipt::{Draft, Kind};
-use crate::redact::Redactor;
+use crate::redact::Redact;
 use crate::seal::Pending;
 use crate::witness::Witness;
 use crate::writer::{Sync, Writer};
-
-/// The most receipts of one transaction.
-const MOST_TOGETHER: usize = 256;
 
 /// When a receipt counts as written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,12 +70,24 @@ pub struct Options {
     pub witness: Option<Witness>,
     /// What time it is.
     pub clock: Clock,
+    /// When the ledger is put in order.
+    pub order: Order,
+}
+
+/// When a ledger is put in order: what waits is indexed, and the write-ahead log is emptied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By whoever writes, now and then.
+    #[default]
+    AtOnce,
+    /// By [`Ledger::tidy`], which somebody calls when nobody waits any more. Should nobody do so, writers do after all, but later.
+    Later,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let checkpoint_every = NonZeroU64::new(1024).unwrap_or(NonZeroU64::MIN);
-        Self { durability: Durability::default(), checkpoint_every, witness: None, clock: Clock::default() }
+        Self { durability: Durability::default(), checkpoint_every, witness: None, clock: Clock::default(), order: Order::default() }
     }
 }
 
@@ -92,36 +103,42 @@ pub struct Appended {
 /// A ledger that is open for writing.
 #[derive(Debug)]
 pub struct Ledger {
-    waiting: Mutex<Vec<Arc<Ticket>>>,
+    queue: Queue,
     writer: Mutex<Writer>,
+    log: Arc<Log>,
     witnessed: Mutex<Result<(), LedgerError>>,
     durability: Durability,
     witness: Option<Witness>,
-}
-
-/// A receipt that waits to be written.
-#[derive(Debug)]
-struct Ticket {
-    pending: Pending,
-    sync: Sync,
-    answer: Mutex<Option<Result<Appended, LedgerError>>>,
 }
 
 impl Ledger {
     /// Opens the ledger in a directory, or begins one. Intents whose owners died are closed as interrupted.
     pub fn open(directory: &Path, options: Options) -> Result<Self, LedgerError> {
         let (durability, witness) = (options.durability, options.witness.clone());
-        let writer = Mutex::new(Writer::open(directory, options)?);
-        Ok(Self { waiting: Mutex::default(), writer, witnessed: Mutex::new(Ok(())), durability, witness })
+        let writer = Writer::open(directory, options)?;
+        let log = Arc::clone(&writer.log);
+        Ok(Self { queue: Queue::default(), writer: Mutex::new(writer), log, witnessed: Mutex::new(Ok(())), durability, witness })
+    }
+
+    /// Puts a ledger in order, where that is due: indexes what waits, signs a checkpoint, and empties the write-ahead log, which the next one to open
+    /// the ledger would have to read again. Nobody is held up: where somebody is reading, the log is left as it is.
+    pub fn tidy(directory: &Path) -> Result<(), LedgerError> {
+        crate::reserve::make(directory);
+        if !crate::database::is_log_long(directory) {
+            return Ok(());
+        }
+        let ledger = Self::open(directory, Options::default())?;
+        held(&ledger.writer).put_in_order()?;
+        crate::payload::Payloads::new(directory, crate::payload::Payloads::MOST).prune_daily()
     }
 
     /// Adds a receipt, less the secrets that the redactor knows. Answers when it is as durable as was asked for.
     ///
-    /// After an error nothing may run: the receipt is not there.
-    pub fn append(&self, draft: &Draft, weight: Weight, redactor: &Redactor) -> Result<Appended, LedgerError> {
+    /// After an error nothing may run: the receipt is not there. Should the disk fail while it is waited for, the receipt may be there all the same;
+    /// nothing may run then either, and this ledger takes no more that must be on the disk.
+    pub fn append(&self, draft: &Draft, weight: Weight, redactor: &dyn Redact) -> Result<Appended, LedgerError> {
         let pending = Pending::new(draft, redactor)?;
-        let ticket = Arc::new(Ticket { sync: self.needed(draft.kind, weight), pending, answer: Mutex::new(None) });
-        held(&self.waiting).push(Arc::clone(&ticket));
+        let ticket = self.queue.enter(pending, self.needed(draft.kind, weight));
         let (answer, note) = self.write_until_answered(&ticket);
         if let Some(note) = note {
             let outcome = self.bear_witness(&note);
@@ -184,33 +201,33 @@ impl Ledger {
         }
     }
 
-    /// Waits for the writer, or is the writer, until this ticket has its answer.
-    fn write_until_answered(&self, ticket: &Ticket) -> (Result<Appended, LedgerError>, Option<String>) {
+    /// Writes, waits for the disk, or waits for others who do, until this ticket has its answer. Returns a checkpoint that was due, too.
+    fn write_until_answered(&self, ticket: &Ticket) -> (Answer, Option<String>) {
         let mut due = None;
         loop {
-            let mut writer = held(&self.writer);
-            if let Some(answer) = held(&ticket.answer).take() {
-                return (answer, due);
+            match self.queue.step(ticket) {
+                Step::Write(turn) => due = self.write(turn).or(due),
+                Step::Sync(watch) => watch.synced(&self.log.sync()),
+                Step::Done(answer) => return (answer, due),
             }
-            let batch: Vec<Arc<Ticket>> = {
-                let mut waiting = held(&self.waiting);
-                let many = waiting.len().min(MOST_TOGETHER);
-                waiting.drain(..many).collect()
-            };
-            if batch.is_empty() {
-                // Only a panic in a writer can have lost the ticket.
-                return (Err(LedgerError::Content("the writer failed".to_owned())), due);
-            }
-            let sync = batch.iter().map(|one| one.sync).max().unwrap_or(Sync::Disk);
-            let pending: Vec<&Pending> = batch.iter().map(|one| &one.pending).collect();
-            match writer.commit(&pending, sync) {
-                Ok(committed) => {
-                    for (one, answer) in batch.iter().zip(committed.answers) {
-                        *held(&one.answer) = Some(answer);
-                    }
-                    due = committed.note.or(due);
+        }
+    }
+
+    /// Writes a batch. Returns a checkpoint that was due.
+    fn write(&self, mut turn: Turn<'_>) -> Option<String> {
+        let mut writer = held(&self.writer);
+        match writer.commit(&mut || turn.next()) {
+            Ok(committed) => {
+                turn.committed(committed.answers);
+                if writer.is_lagging() {
+                    turn.leave_disk_to_others();
+                    writer.catch_up();
                 }
-                Err(error) => batch.iter().for_each(|one| *held(&one.answer) = Some(Err(error.clone()))),
+                committed.note
+            }
+            Err(error) => {
+                turn.refused(&error);
+                None
             }
         }
     }
@@ -224,9 +241,4 @@ impl Ledger {
         let cosigned = witness.cosign(note, &parsed, &Reader::open(&directory)?)?;
         held(&self.writer).keep_note(parsed.size, &cosigned)
     }
-}
-
-/// A lock, whatever became of those who held it: what it guards is changed in whole steps.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,6 +9,9 @@ use rustix::fs::FlockOperation;
 
 use crate::error::LedgerError;
 
+/// An owner that was made longer ago holds its lock, or is dead.
+const SETTLED: std::time::Duration = std::time::Duration::from_mins(1);
+
 /// This process, as long as it has the ledger open.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -33,8 +36,7 @@ impl Owner {
         let open = || std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
         let file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                stockade_store::private_dir::ensure_private_dir(&owners)
-                    .map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
+                stockade_private_dir::ensure_private_dir(&owners).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
                 open()
             }
             other => other,
@@ -78,6 +80,18 @@ pub(crate) fn life(directory: &Path, name: &str) -> Life {
 pub(crate) fn forget(directory: &Path, name: &str) {
     if is_name(name) {
         let _ = std::fs::remove_file(directory.join("owners").join(name));
+    }
+}
+
+/// Removes the files of owners that died before they began anything. A young one may be somebody's who is about to.
+pub(crate) fn sweep(directory: &Path) {
+    let Ok(listed) = std::fs::read_dir(directory.join("owners")) else { return };
+    for entry in listed.flatten() {
+        let is_old = entry.metadata().and_then(|found| found.modified()).is_ok_and(|time| time.elapsed().is_ok_and(|age| age > SETTLED));
+        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+        if is_old && life(directory, &name) == Life::Dead {
+            forget(directory, &name);
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use stockade_verify::text::{from_hex, to_hex};
 
 use crate::error::LedgerError;
 use crate::receipt::Redaction;
-use crate::redact::{Counts, Redactor};
+use crate::redact::{self, Counts, Redact};
+
+/// What was kept less long ago is not written again.
+const YOUNG: Duration = Duration::from_hours(24);
 
 /// The store of payloads beside a ledger.
 #[derive(Debug, Clone)]
@@ -54,6 +57,13 @@ pub struct Retention {
     pub bytes: u64,
 }
 
+impl Default for Retention {
+    /// Thirty days, and one gibibyte.
+    fn default() -> Self {
+        Self { age: Duration::from_hours(30 * 24), bytes: 1 << 30 }
+    }
+}
+
 /// What a pruning did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -73,9 +83,9 @@ impl Payloads {
     }
 
     /// Takes the secrets out of some bytes, and keeps the rest under its digest.
-    pub fn keep(&self, bytes: &[u8], redactor: &Redactor) -> Result<Stored, LedgerError> {
+    pub fn keep(&self, bytes: &[u8], redactor: &dyn Redact) -> Result<Stored, LedgerError> {
         let mut counts = Counts::default();
-        let redacted = redactor.bytes(bytes, &mut counts);
+        let redacted = redact::bytes(redactor, bytes, &mut counts)?;
         let bytes = redacted.as_deref().unwrap_or(bytes);
         let sha256 = to_hex(&Sha256::digest(bytes));
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -99,6 +109,13 @@ impl Payloads {
         Ok(Some(bytes).filter(|bytes| to_hex(&Sha256::digest(bytes)) == sha256))
     }
 
+    /// Whether what is kept under a digest has that digest; `None` where nothing is.
+    pub fn holds(&self, sha256: &str) -> Result<Option<bool>, LedgerError> {
+        let is_there = self.path(sha256).is_some_and(|path| path.symlink_metadata().is_ok());
+        let found = self.read(sha256)?;
+        Ok(is_there.then_some(found.is_some()))
+    }
+
     /// Deletes what is too old, then the oldest of what is too much.
     pub fn prune(&self, retention: Retention, now: SystemTime) -> Result<Pruned, LedgerError> {
         let mut found = self.list()?;
@@ -116,6 +133,17 @@ impl Payloads {
             pruned.bytes += size;
         }
         Ok(pruned)
+    }
+
+    /// Deletes what is too old or too much, at most once a day.
+    pub(crate) fn prune_daily(&self) -> Result<(), LedgerError> {
+        let marker = self.root.with_file_name("payloads-pruned");
+        let is_due = marker.metadata().and_then(|found| found.modified()).map_or(true, |time| time.elapsed().is_ok_and(|age| age > YOUNG));
+        if !is_due {
+            return Ok(());
+        }
+        std::fs::write(&marker, "").map_err(LedgerError::file("write", &marker))?;
+        self.prune(Retention::default(), SystemTime::now()).map(drop)
     }
 
     fn list(&self) -> Result<Vec<(SystemTime, u64, PathBuf)>, LedgerError> {
@@ -138,8 +166,11 @@ impl Payloads {
 
     fn write(&self, sha256: &str, bytes: &[u8]) -> Result<(), LedgerError> {
         let Some(path) = self.path(sha256) else { return Ok(()) };
+        if is_young(&path, bytes) {
+            return Ok(());
+        }
         let shelf = path.parent().unwrap_or(&self.root);
-        stockade_store::private_dir::ensure_private_dir(shelf).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
+        stockade_private_dir::ensure_private_dir(shelf).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
         // A name of its own and a rename: nobody ever sees half a payload, and keeping one again makes it young again.
         let draft = shelf.join(format!(".{}", uuid::Uuid::now_v7().simple()));
         let write = || -> std::io::Result<()> {
@@ -161,9 +192,19 @@ impl Payloads {
     }
 }
 
+/// Whether these bytes were kept so lately that they need not become young again. Others than these are written over.
+fn is_young(path: &Path, bytes: &[u8]) -> bool {
+    let young = |found: std::fs::Metadata| {
+        let age = found.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        found.is_file() && found.len() == bytes.len() as u64 && age.is_some_and(|age| age < YOUNG)
+    };
+    path.symlink_metadata().is_ok_and(young)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::Redactor;
 
     #[test]
     fn payloads_are_kept_redacted_by_digest() {

@@ -1,275 +1,120 @@
-//! Known secret values are taken out of everything before it is stored or hashed, in whatever common encoding they appear.
+//! Secrets are taken out of everything before it is stored or hashed: of every string of a receipt, and of payloads.
 //!
-//! Plain, base64 (both alphabets, at each of the three places a value can begin in a group), percent-encoded and hexadecimal. What stands in its
-//! place says that something was taken out: `[redacted:NAME]`. A value cut into pieces, compressed or encrypted is not found; values are found
-//! within one string, not across two.
+//! Who knows the values is somebody else's affair: a [`Redactor`] that has them, or a process that keeps them to itself and is asked.
 
-use std::collections::BTreeMap;
-
-use aho_corasick::{AhoCorasick, MatchKind};
-use base64::Engine as _;
-use base64::alphabet::{STANDARD, URL_SAFE};
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
-use zeroize::Zeroizing;
+pub use stockade_core::redact::{Counts, MIN_SECRET, Redaction, Redactor};
 
 use crate::error::LedgerError;
-use crate::receipt::Redaction;
 
-/// The shortest value that can be told from ordinary text. Secrets of the store are longer.
-pub const MIN_SECRET: usize = 8;
-const UNPADDED: GeneralPurposeConfig = GeneralPurposeConfig::new().with_encode_padding(false);
+/// Takes secrets out of what is about to be stored. An error means that nothing is stored.
+pub trait Redact {
+    /// Whether there is nothing to look for.
+    fn is_none(&self) -> bool;
 
-/// Finds the values of some secrets.
-pub struct Redactor {
-    finder: Option<AhoCorasick>,
-    /// For each pattern of the finder, the secret it belongs to.
-    owners: Vec<usize>,
-    names: Vec<String>,
+    /// Each piece without its secrets; `None` for one that had none.
+    fn pieces(&self, pieces: &[&[u8]], counts: &mut Counts) -> Result<Vec<Option<Vec<u8>>>, LedgerError>;
 }
 
-impl std::fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redactor").field("names", &self.names).finish_non_exhaustive()
+impl Redact for Redactor {
+    fn is_none(&self) -> bool {
+        Self::is_none(self)
+    }
+
+    fn pieces(&self, pieces: &[&[u8]], counts: &mut Counts) -> Result<Vec<Option<Vec<u8>>>, LedgerError> {
+        Ok(pieces.iter().map(|piece| self.bytes(piece, counts)).collect())
     }
 }
 
-impl Redactor {
-    /// Nothing is secret here.
-    pub fn none() -> Self {
-        Self { finder: None, owners: Vec::new(), names: Vec::new() }
+/// The bytes without their secrets; `None` where there were none.
+pub(crate) fn bytes(redactor: &dyn Redact, bytes: &[u8], counts: &mut Counts) -> Result<Option<Vec<u8>>, LedgerError> {
+    if redactor.is_none() {
+        return Ok(None);
     }
+    Ok(redactor.pieces(&[bytes], counts)?.pop().flatten())
+}
 
-    /// For these names and values. A value that cannot be told from ordinary text is refused: it could not be kept out.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, LedgerError> {
-        let (mut patterns, mut owners, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, value) in secrets {
-            if value.len() < MIN_SECRET {
-                return Err(LedgerError::ShortSecret(name.to_owned()));
+/// Takes secrets out of every string and name in the members of a receipt, but for those of `own`, which are ours.
+pub(crate) fn members(
+    redactor: &dyn Redact,
+    object: &mut Map<String, Value>,
+    own: &[&str],
+    counts: &mut Counts,
+) -> Result<(), LedgerError> {
+    if redactor.is_none() {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for (_, member) in object.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+        gather(member, &mut found);
+    }
+    let mut clean = redactor.pieces(&found, counts)?.into_iter();
+    for (_, member) in object.iter_mut().filter(|(name, _)| !own.contains(&name.as_str())) {
+        put_back(member, &mut clean);
+    }
+    Ok(())
+}
+
+/// Every string and name of a value, in the order in which [`put_back`] takes them.
+fn gather<'a>(value: &'a Value, found: &mut Vec<&'a [u8]>) {
+    match value {
+        Value::String(text) => found.push(text.as_bytes()),
+        Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
+        Value::Object(object) => {
+            for (name, inner) in object {
+                found.push(name.as_bytes());
+                gather(inner, found);
             }
-            for form in forms(value) {
-                owners.push(names.len());
-                patterns.push(form);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn put_back(value: &mut Value, clean: &mut impl Iterator<Item = Option<Vec<u8>>>) {
+    match value {
+        Value::String(text) => {
+            if let Some(bytes) = clean.next().flatten() {
+                *text = to_text(bytes);
             }
-            names.push(name.to_owned());
         }
-        if names.is_empty() {
-            return Ok(Self::none());
-        }
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns.iter().map(|form| form.as_slice()));
-        let finder = finder.map_err(|error| LedgerError::Content(error.to_string()))?;
-        Ok(Self { finder: Some(finder), owners, names })
-    }
-
-    /// The text without its secrets; `None` where there were none.
-    pub fn text(&self, text: &str, counts: &mut Counts) -> Option<String> {
-        // Every form is ASCII or a whole secret, so what is left is still UTF-8 unless a secret was not.
-        let bytes = self.bytes(text.as_bytes(), counts)?;
-        Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-    }
-
-    /// The bytes without their secrets; `None` where there were none.
-    pub fn bytes(&self, bytes: &[u8], counts: &mut Counts) -> Option<Vec<u8>> {
-        let finder = self.finder.as_ref()?;
-        let mut found = finder.find_iter(bytes).peekable();
-        found.peek()?;
-        let (mut out, mut end) = (Vec::with_capacity(bytes.len()), 0);
-        for one in found {
-            let name = self.owners.get(one.pattern().as_usize()).and_then(|owner| self.names.get(*owner)).map_or("", String::as_str);
-            out.extend_from_slice(bytes.get(end..one.start()).unwrap_or_default());
-            out.extend_from_slice(format!("[redacted:{name}]").as_bytes());
-            end = one.end();
-            *counts.0.entry(name.to_owned()).or_default() += 1;
-        }
-        out.extend_from_slice(bytes.get(end..).unwrap_or_default());
-        Some(out)
-    }
-
-    /// Takes secrets out of every string and name in a value.
-    pub(crate) fn value(&self, value: &mut Value, counts: &mut Counts) {
-        if self.finder.is_none() {
-            return;
-        }
-        match value {
-            Value::String(text) => {
-                if let Some(redacted) = self.text(text, counts) {
-                    *text = redacted;
-                }
+        Value::Array(items) => items.iter_mut().for_each(|item| put_back(item, clean)),
+        Value::Object(object) => {
+            for (name, mut inner) in std::mem::take(object) {
+                let name = clean.next().flatten().map_or(name, to_text);
+                put_back(&mut inner, clean);
+                object.insert(name, inner);
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item, counts)),
-            Value::Object(object) => {
-                let members = std::mem::take(object);
-                let clean = members.into_iter().map(|(name, mut inner)| {
-                    self.value(&mut inner, counts);
-                    (self.text(&name, counts).unwrap_or(name), inner)
-                });
-                *object = clean.collect::<Map<String, Value>>();
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// How often each secret was taken out.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts(BTreeMap<String, u64>);
-
-impl Counts {
-    /// As receipts have it.
-    pub fn to_redactions(&self) -> Vec<Redaction> {
-        self.0.iter().map(|(secret, count)| Redaction { secret: secret.clone(), count: *count }).collect()
-    }
-
-    /// Adds what another count found.
-    pub fn add(&mut self, redactions: &[Redaction]) {
-        for Redaction { secret, count } in redactions {
-            *self.0.entry(secret.clone()).or_default() += count;
-        }
-    }
-}
-
-/// Every form in which a value is looked for.
-fn forms(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let mut forms = vec![value.to_vec()];
-    for engine in [GeneralPurpose::new(&STANDARD, UNPADDED), GeneralPurpose::new(&URL_SAFE, UNPADDED)] {
-        forms.extend((0..3).map(|offset| inner_base64(&engine, value, offset)));
-    }
-    for case in [Case::Upper, Case::Lower] {
-        forms.push(value.iter().flat_map(|byte| hex(*byte, case)).collect());
-        forms.push(percent(value, case, Reserved::Encoded));
-        forms.push(percent(value, case, Reserved::Every));
-        forms.push(percent(value, case, Reserved::Kept));
-    }
-    let mut forms: Vec<Zeroizing<Vec<u8>>> = forms.into_iter().map(Zeroizing::new).collect();
-    forms.sort_unstable_by(|one, other| one.as_slice().cmp(other.as_slice()));
-    forms.dedup_by(|one, other| one.as_slice() == other.as_slice());
-    forms
-}
-
-/// The characters of base64 that depend on the value alone when it begins `offset` bytes into a group of three.
-fn inner_base64(engine: &GeneralPurpose, value: &[u8], offset: usize) -> Vec<u8> {
-    let padded = Zeroizing::new([vec![0; offset], value.to_vec()].concat());
-    let text = Zeroizing::new(engine.encode(padded.as_slice()));
-    let start = (offset * 8).div_ceil(6);
-    let end = padded.len() * 8 / 6;
-    text.as_bytes().get(start..end).unwrap_or_default().to_vec()
-}
-
-/// Which characters a percent-encoding leaves as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reserved {
-    /// Only what RFC 3986 calls unreserved.
-    Encoded,
-    /// Reserved ones too, as in a path.
-    Kept,
-    /// None.
-    Every,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
-    Upper,
-    Lower,
-}
-
-fn percent(value: &[u8], case: Case, reserved: Reserved) -> Vec<u8> {
-    let is_kept = |byte: u8| match reserved {
-        Reserved::Encoded => byte.is_ascii_alphanumeric() || b"-._~".contains(&byte),
-        Reserved::Kept => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte),
-        Reserved::Every => false,
-    };
-    let mut out = Vec::with_capacity(value.len() * 3);
-    for byte in value {
-        if is_kept(*byte) {
-            out.push(*byte);
-        } else {
-            out.push(b'%');
-            out.extend(hex(*byte, case));
-        }
-    }
-    out
-}
-
-fn hex(byte: u8, case: Case) -> [u8; 2] {
-    let digit = |value: u8| match (value, case) {
-        (0..10, _) => b'0' + value,
-        (_, Case::Upper) => b'A' + value - 10,
-        (_, Case::Lower) => b'a' + value - 10,
-    };
-    [digit(byte >> 4), digit(byte & 15)]
+/// Every form of a value is ASCII or the whole value, so what is left is still UTF-8 unless a value was not.
+fn to_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use base64::engine::general_purpose;
-    use proptest::prelude::*;
-
     use super::*;
-
-    const VALUE: &str = "s3cr3t/value+with=signs&more";
-
-    fn redactor() -> Redactor {
-        Redactor::new([("TOKEN", VALUE.as_bytes())]).unwrap()
-    }
-
-    fn of(text: &str) -> String {
-        redactor().text(text, &mut Counts::default()).unwrap_or_else(|| text.to_owned())
-    }
-
-    #[test]
-    fn every_encoding_is_found() {
-        let hexadecimal: String = VALUE.bytes().flat_map(|byte| hex(byte, Case::Lower)).map(char::from).collect();
-        let every: String =
-            VALUE.bytes().flat_map(|byte| [b'%', hex(byte, Case::Upper)[0], hex(byte, Case::Upper)[1]]).map(char::from).collect();
-        for text in [VALUE.to_owned(), hexadecimal.clone(), hexadecimal.to_uppercase(), every.clone(), every.to_lowercase()] {
-            assert_eq!(of(&format!("before {text} after")), "before [redacted:TOKEN] after", "{text}");
-        }
-        assert_eq!(of("?t=s3cr3t%2Fvalue%2Bwith%3Dsigns%26more&x"), "?t=[redacted:TOKEN]&x");
-        assert_eq!(of("nothing here"), "nothing here");
-    }
-
-    #[test]
-    fn base64_is_found_wherever_it_begins() {
-        for before in ["", "x", "xy", "xyz", "user:"] {
-            for after in ["", "a", "ab", "\n"] {
-                let plain = format!("{before}{VALUE}{after}");
-                for engine in [&general_purpose::STANDARD, &general_purpose::URL_SAFE_NO_PAD] {
-                    let text = engine.encode(&plain);
-                    let redacted = of(&text);
-                    assert!(redacted.contains("[redacted:TOKEN]"), "{before:?} {after:?}: {redacted}");
-                    assert!(redacted.len() < text.len(), "{redacted}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn names_and_strings_of_a_value_are_cleaned_and_counted() {
-        let mut value = serde_json::json!({"argv": ["curl", format!("-H{VALUE}{VALUE}")], VALUE: {"n": 7}});
+        const VALUE: &str = "s3cr3t/value+with=signs&more";
+        let redactor = Redactor::new([("TOKEN", VALUE.as_bytes())]).unwrap();
+        let mut value = serde_json::json!({
+            "argv": ["curl", format!("-H{VALUE}{VALUE}")],
+            "more": {VALUE: {"n": 7, "deep": [VALUE]}},
+            "receipt_id": VALUE,
+        });
         let mut counts = Counts::default();
-        redactor().value(&mut value, &mut counts);
-        assert_eq!(value, serde_json::json!({"argv": ["curl", "-H[redacted:TOKEN][redacted:TOKEN]"], "[redacted:TOKEN]": {"n": 7}}));
-        assert_eq!(counts.to_redactions(), [Redaction { secret: "TOKEN".into(), count: 3 }]);
-    }
-
-    #[test]
-    fn short_values_are_refused_and_nothing_is_shown() {
-        assert!(matches!(Redactor::new([("PIN", b"1234".as_slice())]), Err(LedgerError::ShortSecret(name)) if name == "PIN"));
-        assert!(!format!("{:?}", redactor()).contains("s3cr3t"));
-    }
-
-    proptest! {
-        #[test]
-        fn no_encoding_of_a_value_survives(value in "[!-~]{8,40}", before in "[a-z]{0,5}", after in "[a-z]{0,5}") {
-            let redactor = Redactor::new([("S", value.as_bytes())]).unwrap();
-            let plain = format!("{before}{value}{after}");
-            let hexadecimal: String = plain.bytes().flat_map(|byte| hex(byte, Case::Lower)).map(char::from).collect();
-            for text in [plain.clone(), hexadecimal, general_purpose::STANDARD.encode(&plain), general_purpose::URL_SAFE.encode(&plain)] {
-                let mut counts = Counts::default();
-                let redacted = redactor.text(&text, &mut counts).unwrap();
-                prop_assert!(!counts.to_redactions().is_empty());
-                prop_assert!(redactor.text(&redacted.replace("[redacted:S]", " "), &mut counts).is_none());
-            }
-        }
+        members(&redactor, value.as_object_mut().unwrap(), &["receipt_id"], &mut counts).unwrap();
+        let clean = serde_json::json!({
+            "argv": ["curl", "-H[redacted:TOKEN][redacted:TOKEN]"],
+            "more": {"[redacted:TOKEN]": {"n": 7, "deep": ["[redacted:TOKEN]"]}},
+            "receipt_id": VALUE,
+        });
+        assert_eq!(value, clean);
+        assert_eq!(counts.to_redactions(), [Redaction { secret: "TOKEN".into(), count: 4 }]);
     }
 }

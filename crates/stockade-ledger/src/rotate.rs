@@ -43,7 +43,7 @@ pub(crate) fn rotate(writer: &mut Writer) -> Result<PublicKey, LedgerError> {
         };
         let mut draft = Draft::new(ReceiptId::new(), Kind::Checkpoint);
         draft.ledger = Some(LedgerEvent { event: "rotated".to_owned(), rotation: Some(rotation.to_value()) });
-        adding.add(&Pending::new(&draft, &Redactor::none())?, "")??;
+        adding.add(&Pending::new(&draft, &Redactor::none())?)??;
         let text = rotation.to_value().to_string();
         adding.run("INSERT INTO keys VALUES (?1, ?2, ?3)", params![whole(seq + 1), next.public().as_bytes(), text])?;
         next.public().id().clone_into(&mut adding.head.key_id);

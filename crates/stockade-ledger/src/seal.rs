@@ -1,18 +1,18 @@
 //! From a draft to the bytes of a receipt: redacted, canonical, linked to the one before, signed.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
-use stockade_verify::canonical::{canonical, write_string};
+use stockade_verify::canonical::{NotCanonical, write_string, write_value};
 use stockade_verify::merkle::Hash;
-use stockade_verify::record::{MAX_RECEIPT, signed_bytes};
+use stockade_verify::record::{MAX_RECEIPT, signed_beginning};
 use stockade_verify::text::{to_base64, to_hex};
 
 use crate::error::LedgerError;
 use crate::receipt::{Draft, Kind};
-use crate::redact::{Counts, Redactor};
+use crate::redact::{self, Counts, Redact};
 use crate::signing::LedgerKey;
 
+/// What the ledger adds to a draft, in the order of canonical JSON.
+const OWN: [&str; 5] = ["key_id", "prev", "seq", "signature", "time"];
 /// Room for what the ledger adds to a draft.
 const OWN_FIELDS: usize = 1024;
 /// How often lists are halved before a receipt is given up.
@@ -25,8 +25,8 @@ const LISTS: [&str; 3] = ["changes", "network", "violations"];
 pub(crate) struct Pending {
     pub(crate) receipt_id: String,
     pub(crate) kind: Kind,
-    /// Canonical JSON of each member. Names are ASCII, so their order is that of canonical JSON.
-    members: BTreeMap<String, String>,
+    /// Canonical JSON of its members, before, between and after those of [`OWN`].
+    stretches: [String; OWN.len() + 1],
 }
 
 /// Where a receipt comes to stand.
@@ -39,16 +39,12 @@ pub(crate) struct Place<'a> {
 
 impl Pending {
     /// Takes a draft, less its secrets. An outcome that is too large loses entries of its lists, and says so: it must be written.
-    pub(crate) fn new(draft: &Draft, redactor: &Redactor) -> Result<Self, LedgerError> {
+    pub(crate) fn new(draft: &Draft, redactor: &dyn Redact) -> Result<Self, LedgerError> {
         let value = serde_json::to_value(draft).map_err(|error| LedgerError::Content(error.to_string()))?;
         let Value::Object(mut object) = value else { return Err(LedgerError::Content("it is not an object".to_owned())) };
         let mut counts = Counts::default();
-        for (name, member) in &mut object {
-            // Ids and kinds are ours; a secret that looked like one would only break the receipt.
-            if name != "receipt_id" && name != "kind" {
-                redactor.value(member, &mut counts);
-            }
-        }
+        // Ids and kinds are ours; a secret that looked like one would only break the receipt.
+        redact::members(redactor, &mut object, &["receipt_id", "kind"], &mut counts)?;
         counts.add(&draft.redactions);
         let redactions = counts.to_redactions();
         if !redactions.is_empty() {
@@ -63,12 +59,10 @@ impl Pending {
         let mut object = std::borrow::Cow::Borrowed(object);
         let mut size = 0;
         for _ in 0..MOST_CUTS {
-            let render = |(name, value): (&String, &Value)| canonical(value).map(|text| (name.clone(), text));
-            let members: BTreeMap<String, String> =
-                object.iter().map(render).collect::<Result<_, _>>().map_err(|error| LedgerError::Content(error.to_string()))?;
-            size = OWN_FIELDS + members.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+            let stretches = stretches(&object).map_err(|error| LedgerError::Content(error.to_string()))?;
+            size = OWN_FIELDS + stretches.iter().map(String::len).sum::<usize>();
             if size <= MAX_RECEIPT {
-                return Ok(Self { receipt_id, kind, members });
+                return Ok(Self { receipt_id, kind, stretches });
             }
             // What was not yet run is refused; what ran must leave a receipt.
             if !matches!(kind, Kind::Outcome | Kind::Network) || !cut_longest(object.to_mut()) {
@@ -80,35 +74,59 @@ impl Pending {
 
     /// The bytes of the receipt.
     pub(crate) fn seal(&self, place: &Place<'_>, key: &LedgerKey) -> Vec<u8> {
-        let text = |text: &str| {
-            let mut out = String::with_capacity(text.len() + 2);
-            write_string(&mut out, text);
-            out
-        };
-        let mut members: BTreeMap<&str, std::borrow::Cow<'_, str>> =
-            self.members.iter().map(|(name, value)| (name.as_str(), value.as_str().into())).collect();
-        members.insert("seq", place.seq.to_string().into());
-        members.insert("time", text(place.time).into());
-        members.insert("prev", text(&to_hex(place.prev)).into());
-        members.insert("key_id", text(key.public().id()).into());
-        let signature = key.sign(&signed_bytes(place.origin, &render(&members)));
-        members.insert("signature", text(&to_base64(&signature)).into());
-        render(&members).into_bytes()
+        let [before_key, before_prev, before_seq, before_signature, before_time, after] = &self.stretches;
+        let [first, last] = signed_beginning();
+        let length = self.stretches.iter().map(String::len).sum::<usize>() + OWN_FIELDS;
+        let mut signed = String::with_capacity(length + place.origin.len());
+        signed.extend([first, place.origin, last]);
+        let beginning = signed.len();
+        // Members that the ledger adds are plain ASCII, so nothing in them is escaped.
+        signed.extend([
+            "{",
+            before_key,
+            "\"key_id\":\"",
+            key.public().id(),
+            "\",",
+            before_prev,
+            "\"prev\":\"",
+            &to_hex(place.prev),
+            "\",",
+            before_seq,
+        ]);
+        signed.extend(["\"seq\":", &place.seq.to_string(), ",", before_signature]);
+        let middle = signed.len();
+        signed.extend([before_time, "\"time\":\"", place.time, "\"", after, "}"]);
+        let signature = to_base64(&key.sign(signed.as_bytes()));
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(signed.as_bytes().get(beginning..middle).unwrap_or_default());
+        for part in ["\"signature\":\"", &signature, "\","] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        out.extend_from_slice(signed.as_bytes().get(middle..).unwrap_or_default());
+        out
     }
 }
 
-fn render(members: &BTreeMap<&str, std::borrow::Cow<'_, str>>) -> String {
-    let mut out = String::with_capacity(members.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 2);
-    let mut separator = '{';
+/// Canonical JSON of the members, cut where the ledger's own come to stand. Each is followed by a comma, but those behind the last one of the ledger's
+/// own, which follow one. Names are ASCII, so their order is that of canonical JSON.
+fn stretches(object: &Map<String, Value>) -> Result<[String; OWN.len() + 1], NotCanonical> {
+    let mut stretches = <[String; OWN.len() + 1]>::default();
+    let mut members: Vec<(&String, &Value)> = object.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
     for (name, value) in members {
-        out.push(separator);
-        write_string(&mut out, name);
-        out.push(':');
-        out.push_str(value);
-        separator = ',';
+        let place = OWN.iter().filter(|own| **own < name.as_str()).count();
+        let Some(stretch) = stretches.get_mut(place) else { continue };
+        if place == OWN.len() {
+            stretch.push(',');
+        }
+        write_string(stretch, name);
+        stretch.push(':');
+        write_value(stretch, value)?;
+        if place < OWN.len() {
+            stretch.push(',');
+        }
     }
-    out.push('}');
-    out
+    Ok(stretches)
 }
 
 /// Halves the list with the most entries and says how many are gone; false where no list has any.
@@ -130,8 +148,14 @@ fn cut_longest(object: &mut Map<String, Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use stockade_verify::canonical::{canonical, canonical_without};
+    use stockade_verify::record::signed_bytes;
+    use stockade_verify::text::from_base64;
+
     use super::*;
     use crate::receipt::ReceiptId;
+    use crate::redact::Redactor;
 
     #[test]
     fn what_has_not_run_is_refused_and_what_ran_is_cut() {
@@ -141,7 +165,7 @@ mod tests {
         let mut draft = Draft::new(ReceiptId::new(), Kind::Outcome);
         draft.violations = (0..200_000).map(|number| format!("violation {number}")).collect();
         let pending = Pending::new(&draft, &Redactor::none()).unwrap();
-        assert!(pending.members["violations"].contains("receipt-truncated: "), "the cut is said");
+        assert!(sealed(&pending)["violations"][0].as_str().unwrap().contains("receipt-truncated: "), "the cut is said");
     }
 
     #[test]
@@ -150,7 +174,39 @@ mod tests {
         draft.argv = Some(vec!["curl".into(), "-HAuthorization: 0123456789abcdef".into()]);
         let redactor = Redactor::new([("TOKEN", b"0123456789abcdef".as_slice())]).unwrap();
         let pending = Pending::new(&draft, &redactor).unwrap();
-        assert_eq!(pending.members["argv"], r#"["curl","-HAuthorization: [redacted:TOKEN]"]"#);
-        assert_eq!(pending.members["redactions"], r#"[{"count":1,"secret":"TOKEN"}]"#);
+        let receipt = sealed(&pending);
+        assert_eq!(receipt["argv"].to_string(), r#"["curl","-HAuthorization: [redacted:TOKEN]"]"#);
+        assert_eq!(receipt["redactions"].to_string(), r#"[{"count":1,"secret":"TOKEN"}]"#);
+    }
+
+    #[test]
+    fn what_is_signed_and_stored_is_canonical_whatever_members_there_are() {
+        let all = json!({
+            "argv": ["a"], "kind": "denied", "principal": {"agent": "\u{1f600}\"\n"}, "receipt_id": "x", "sandbox": {"backend": "jail"},
+            "stdin_sha256": "00", "tenant": "t", "violations": ["v"], "seq": "not the draft's to say",
+        });
+        let names = all.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        for choice in 0..1_u32 << names.len() {
+            let mut object = all.as_object().unwrap().clone();
+            object.retain(|name, _| choice >> names.iter().position(|one| one == name).unwrap() & 1 == 1);
+            let receipt = sealed(&Pending::from_object(&object, "x".to_owned(), Kind::Denied).unwrap());
+            object.remove("seq");
+            assert_eq!(receipt.as_object().unwrap().len(), object.len() + OWN.len(), "{receipt}");
+            assert!(object.iter().all(|(name, value)| receipt[name] == *value), "{receipt}");
+        }
+    }
+
+    /// The receipt, which must be spelled and signed as a check wants it.
+    fn sealed(pending: &Pending) -> Value {
+        static KEY: std::sync::LazyLock<LedgerKey> =
+            std::sync::LazyLock::new(|| LedgerKey::create(&tempfile::tempdir().unwrap().path().join("key.pem")).unwrap());
+        let key = &*KEY;
+        let place = Place { seq: 7, time: "2026-01-01T00:00:00.000000Z", prev: &[7; 32], origin: "here" };
+        let body = pending.seal(&place, key);
+        let value: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(canonical(&value).unwrap().as_bytes(), body);
+        let signed = signed_bytes("here", &canonical_without(value.as_object().unwrap(), "signature").unwrap());
+        assert!(key.public().verifies(&signed, &from_base64(value["signature"].as_str().unwrap()).unwrap()));
+        value
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Receipts are read in order, a batch at a time, and examined on all processors; memory does not grow with the ledger.
 
+use std::collections::BTreeMap;
+
 use rusqlite::params;
 use stockade_verify::export::in_parallel;
 use stockade_verify::flaw::{Broken, Flaw, Place};
@@ -20,6 +22,8 @@ use crate::writer::BLOCK_LEVEL;
 
 /// How many receipts are examined at a time, and how many bytes of them at most.
 const BATCH: i64 = 1024;
+/// How many configurations and programs are collected at most.
+const MOST_COLLECTED: usize = 65_536;
 
 /// A ledger that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +38,19 @@ pub struct Verified {
     pub key_id: String,
     /// How many receipts the witness has seen; `None` without a witness.
     pub witnessed: Option<u64>,
+    /// Digests of sandbox configurations that receipts name, each with the first receipt that does.
+    pub configurations: BTreeMap<String, u64>,
+    /// Programs that ran, by path, each as it was when it ran last.
+    pub ran: BTreeMap<String, Ran>,
+}
+
+/// A program as it was when it ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// The digest of its file.
+    pub sha256: String,
+    /// The receipt that says so.
+    pub seq: u64,
 }
 
 /// Checks everything, trusting these keys.
@@ -72,6 +89,8 @@ struct Walk<'a> {
     compared: u64,
     /// What the witness has seen.
     seen: Option<Checkpoint>,
+    configurations: BTreeMap<String, u64>,
+    ran: BTreeMap<String, Ran>,
 }
 
 impl<'a> Walk<'a> {
@@ -90,7 +109,19 @@ impl<'a> Walk<'a> {
             return Err(LedgerError::RolledBack { seen: seen.size, found: head.tree.size() });
         }
         let last = record::first_prev(&ledger.origin);
-        let mut walk = Self { reader, moment, ledger, head, tree: Frontier::default(), last, notes, compared: 0, seen };
+        let mut walk = Self {
+            reader,
+            moment,
+            ledger,
+            head,
+            tree: Frontier::default(),
+            last,
+            notes,
+            compared: 0,
+            seen,
+            configurations: BTreeMap::new(),
+            ran: BTreeMap::new(),
+        };
         walk.compare(None)?;
         Ok(walk)
     }
@@ -115,7 +146,22 @@ impl<'a> Walk<'a> {
                 return Err(LedgerError::BadIndex(expected));
             }
         }
+        self.collect(facts, expected);
         self.compare(name)
+    }
+
+    /// Remembers what others may want to compare, up to a bound.
+    fn collect(&mut self, facts: &Facts, seq: u64) {
+        if let Some(digest) = &facts.configuration
+            && self.configurations.len() < MOST_COLLECTED
+        {
+            self.configurations.entry(digest.clone()).or_insert(seq);
+        }
+        if let Some((path, sha256)) = &facts.ran
+            && (self.ran.len() < MOST_COLLECTED || self.ran.contains_key(path))
+        {
+            self.ran.insert(path.clone(), Ran { sha256: sha256.clone(), seq });
+        }
     }
 
     /// Compares the checkpoints of the present size.
@@ -161,7 +207,8 @@ impl<'a> Walk<'a> {
         }
         let witnessed = self.seen.as_ref().map(|seen| seen.size);
         let key_id = self.ledger.keys.newest().id().to_owned();
-        Ok(Verified { origin: self.ledger.origin.clone(), size, checkpoints: self.compared, key_id, witnessed })
+        let (origin, checkpoints) = (self.ledger.origin.clone(), self.compared);
+        Ok(Verified { origin, size, checkpoints, key_id, witnessed, configurations: self.configurations, ran: self.ran })
     }
 }
 

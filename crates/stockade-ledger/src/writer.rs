@@ -3,6 +3,7 @@
 //! The head is read inside the transaction, so that any number of processes agree on what comes next; the database's own lock is what they queue at.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use serde_json::{Map, Value, json};
@@ -14,8 +15,10 @@ use crate::database;
 use crate::error::LedgerError;
 use crate::facts;
 use crate::head::{Head, whole};
-use crate::ledger::{Appended, Options};
+use crate::ledger::{Appended, Options, Order};
+use crate::log::Log;
 use crate::owner::{self, Life, Owner};
+use crate::queue::{Answer, Ticket};
 use crate::receipt::Kind;
 use crate::seal::{Pending, Place};
 use crate::signing::LedgerKey;
@@ -39,7 +42,7 @@ pub(crate) enum Sync {
 /// What came of a batch.
 pub(crate) struct Committed {
     /// One answer for each member of the batch.
-    pub(crate) answers: Vec<Result<Appended, LedgerError>>,
+    pub(crate) answers: Vec<Answer>,
     /// A checkpoint that was due, for the witness.
     pub(crate) note: Option<String>,
 }
@@ -52,9 +55,11 @@ pub(crate) struct Writer {
     pub(crate) path: PathBuf,
     pub(crate) origin: String,
     pub(crate) key: LedgerKey,
+    pub(crate) log: Arc<Log>,
     owner: Option<Owner>,
-    sync: Sync,
     commits: u32,
+    /// How many receipts wait to be indexed, as of the last transaction.
+    lag: u64,
     pub(crate) options: Options,
 }
 
@@ -65,6 +70,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) key: &'a mut LedgerKey,
     pub(crate) origin: &'a str,
     pub(crate) path: &'a Path,
+    directory: &'a Path,
+    owner: &'a mut Option<Owner>,
     options: &'a Options,
 }
 
@@ -73,35 +80,56 @@ impl Writer {
     pub(crate) fn open(directory: &Path, options: Options) -> Result<Self, LedgerError> {
         let path = directory.join(database::FILE);
         let connection = database::open(directory)?;
-        let fail = || LedgerError::database("read", &path);
-        let origin: String = connection.query_row("SELECT origin FROM ledger", [], |row| row.get(0)).map_err(fail())?;
-        let head = Head::read(&connection)
-            .map_err(fail())?
-            .ok_or_else(|| LedgerError::Damaged { path: path.clone(), what: "its head does not fit together" })?;
+        let (origin, head, owners) = beginning(&connection).map_err(LedgerError::database("read", &path))?;
+        let head = head.ok_or_else(|| LedgerError::Damaged { path: path.clone(), what: "its head does not fit together" })?;
         let key = LedgerKey::load(&LedgerKey::path(directory))?;
         let is_current = key.public().id() == head.key_id;
-        let mut writer =
-            Self { connection, directory: directory.to_owned(), path, origin, key, owner: None, sync: Sync::Process, commits: 0, options };
+        if options.order == Order::Later {
+            // Only a matter of speed.
+            let _ = connection.pragma_update(None, "wal_autocheckpoint", database::LONG_LOG);
+        }
+        let (log, lag) = (Arc::new(Log::new(directory)), head.lag());
+        let directory = directory.to_owned();
+        let mut writer = Self { connection, directory, path, origin, key, log, owner: None, commits: 0, lag, options };
         if !is_current {
             // A change of keys is finished only while nobody else writes.
             writer.transact(Sync::Process, |_| Ok(()))?;
         }
-        writer.close_interrupted()?;
+        writer.close_interrupted(owners)?;
         Ok(writer)
     }
 
-    /// Adds a batch. An error means that none of it was added.
-    pub(crate) fn commit(&mut self, batch: &[&Pending], sync: Sync) -> Result<Committed, LedgerError> {
-        let owner = if batch.iter().any(|pending| pending.kind == Kind::Intent) { self.own()? } else { String::new() };
-        let committed = self.transact(sync, |adding| {
+    /// Adds a batch, one receipt after the other as they are handed in. An error means that none of it was added. Does not wait for the disk.
+    pub(crate) fn commit(&mut self, next: &mut dyn FnMut() -> Option<Arc<Ticket>>) -> Result<Committed, LedgerError> {
+        self.transact(Sync::Process, |adding| {
             let before = adding.head.tree.size();
-            let answers = batch.iter().map(|pending| adding.add(pending, &owner)).collect::<Result<Vec<_>, _>>()?;
+            let mut answers = Vec::new();
+            while let Some(ticket) = next() {
+                answers.push(adding.add(&ticket.pending)?);
+            }
             let every = adding.options.checkpoint_every.get();
             let note = if adding.head.tree.size() / every == before / every { None } else { Some(adding.checkpoint("regular")?) };
             Ok(Committed { answers, note })
-        })?;
-        self.catch_up();
-        Ok(committed)
+        })
+    }
+
+    /// Whether so many receipts wait to be indexed that a writer should do it.
+    pub(crate) fn is_lagging(&self) -> bool {
+        self.options.order == Order::AtOnce && self.lag >= INDEX_LAG
+    }
+
+    /// Indexes what waits, signs a checkpoint and empties the log, unless somebody is reading. Opening closed the intents of the dead; what they left
+    /// beside the database goes here.
+    pub(crate) fn put_in_order(&mut self) -> Result<(), LedgerError> {
+        self.index()?;
+        self.close_checkpoint()?;
+        owner::sweep(&self.directory);
+        let empty = |connection: &Connection| -> Result<(), rusqlite::Error> {
+            // Writers would wait for whoever waits here.
+            connection.busy_timeout(std::time::Duration::ZERO)?;
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        };
+        empty(&self.connection).map_err(LedgerError::database("tidy", &self.path))
     }
 
     /// Signs a checkpoint over everything there is, unless there is one; of those made so, only the last is kept.
@@ -128,14 +156,16 @@ impl Writer {
 
     /// Runs one transaction in which the head is known, the key is the ledger's own, and the head is written last.
     pub(crate) fn transact<T>(&mut self, sync: Sync, act: impl FnOnce(&mut Batch<'_>) -> Result<T, LedgerError>) -> Result<T, LedgerError> {
-        self.set_sync(sync)?;
         let result = self.transact_once(act)?;
         self.count_commit();
+        if sync == Sync::Disk {
+            self.log.sync()?;
+        }
         Ok(result)
     }
 
     fn transact_once<T>(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<T, LedgerError>) -> Result<T, LedgerError> {
-        let Self { connection, path, origin, key, options, directory, .. } = self;
+        let Self { connection, path, origin, key, options, directory, owner, lag, .. } = self;
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(LedgerError::database("write", path))?;
         let head = Head::read(&transaction).map_err(LedgerError::database("read", path))?;
@@ -143,32 +173,13 @@ impl Writer {
         if head.key_id != key.public().id() {
             *key = LedgerKey::load_current(directory, &head.key_id)?;
         }
-        let mut batch = Batch { transaction, head, key, origin, path, options };
+        let mut batch = Batch { transaction, head, key, origin, path, directory, owner, options };
         let result = act(&mut batch)?;
         let Batch { transaction, head, .. } = batch;
         head.write(&transaction).map_err(LedgerError::database("write", path))?;
         transaction.commit().map_err(LedgerError::database("write", path))?;
+        *lag = head.lag();
         Ok(result)
-    }
-
-    /// The name under which this process's intents stand.
-    fn own(&mut self) -> Result<String, LedgerError> {
-        if self.owner.is_none() {
-            self.owner = Some(Owner::new(&self.directory)?);
-        }
-        Ok(self.owner.as_ref().map(|owner| owner.name().to_owned()).unwrap_or_default())
-    }
-
-    fn set_sync(&mut self, sync: Sync) -> Result<(), LedgerError> {
-        if self.sync != sync {
-            let word = match sync {
-                Sync::Process => "PRAGMA synchronous = NORMAL",
-                Sync::Disk => "PRAGMA synchronous = FULL",
-            };
-            self.connection.execute_batch(word).map_err(LedgerError::database("write", &self.path))?;
-            self.sync = sync;
-        }
-        Ok(())
     }
 
     /// A process that writes much works with a longer log, so that it empties it less often.
@@ -180,14 +191,13 @@ impl Writer {
         }
     }
 
-    /// Indexes what waits, where enough does. A failure is no reason to refuse anything: what is not indexed is read one by one.
-    fn catch_up(&mut self) {
-        let _ = self.transact_if_lagging();
+    /// Indexes what waits. A failure is no reason to refuse anything: what is not indexed is read one by one.
+    pub(crate) fn catch_up(&mut self) {
+        let _ = self.index();
     }
 
-    fn transact_if_lagging(&mut self) -> Result<(), LedgerError> {
-        let head = Head::read(&self.connection).map_err(LedgerError::database("read", &self.path))?;
-        if head.is_none_or(|head| head.tree.size() - head.indexed < INDEX_LAG) {
+    fn index(&mut self) -> Result<(), LedgerError> {
+        if self.lag < INDEX_LAG {
             return Ok(());
         }
         self.transact(Sync::Process, |adding| {
@@ -198,11 +208,7 @@ impl Writer {
     }
 
     /// Writes an outcome for every intent whose owner is dead.
-    fn close_interrupted(&mut self) -> Result<(), LedgerError> {
-        let names = |connection: &Connection| -> Result<Vec<String>, rusqlite::Error> {
-            connection.prepare("SELECT DISTINCT owner FROM open_intents")?.query_map([], |row| row.get(0))?.collect()
-        };
-        let owners = names(&self.connection).map_err(LedgerError::database("read", &self.path))?;
+    fn close_interrupted(&mut self, owners: Vec<String>) -> Result<(), LedgerError> {
         let mut dead = owners;
         dead.retain(|name| owner::life(&self.directory, name) == Life::Dead);
         if dead.is_empty() {
@@ -216,9 +222,19 @@ impl Writer {
     }
 }
 
+/// What must be known at the beginning: the ledger's name, its head, and who has intents open. Read at one moment: locks are taken once.
+fn beginning(connection: &Connection) -> Result<(String, Option<Head>, Vec<String>), rusqlite::Error> {
+    let moment = connection.unchecked_transaction()?;
+    let origin = moment.query_row("SELECT origin FROM ledger", [], |row| row.get(0))?;
+    let head = Head::read(&moment)?;
+    let owners = moment.prepare("SELECT DISTINCT owner FROM open_intents")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    moment.commit()?;
+    Ok((origin, head, owners))
+}
+
 impl Batch<'_> {
     /// Adds one receipt. The inner error is this receipt's alone.
-    pub(crate) fn add(&mut self, pending: &Pending, owner: &str) -> Result<Result<Appended, LedgerError>, LedgerError> {
+    pub(crate) fn add(&mut self, pending: &Pending) -> Result<Answer, LedgerError> {
         let seq = self.head.tree.size();
         if pending.kind == Kind::Outcome {
             let closed = self.run("DELETE FROM open_intents WHERE receipt_id = ?1", params![pending.receipt_id])?;
@@ -227,6 +243,7 @@ impl Batch<'_> {
             }
         }
         if pending.kind == Kind::Intent {
+            let owner = self.own()?;
             let sql = "INSERT OR IGNORE INTO open_intents VALUES (?1, ?2, ?3)";
             if self.run(sql, params![pending.receipt_id, whole(seq), owner])? == 0 {
                 return Ok(Err(LedgerError::Content(format!("intent `{}` is already open", pending.receipt_id))));
@@ -241,6 +258,15 @@ impl Batch<'_> {
             self.run("INSERT INTO blocks VALUES (?1, ?2)", params![whole(seq >> BLOCK_LEVEL), root.as_slice()])?;
         }
         Ok(Ok(Appended { seq, digest: self.head.digest }))
+    }
+
+    /// The name under which this process's intents stand.
+    fn own(&mut self) -> Result<String, LedgerError> {
+        let owner = match self.owner.take() {
+            Some(owner) => owner,
+            None => Owner::new(self.directory)?,
+        };
+        Ok(self.owner.insert(owner).name().to_owned())
     }
 
     /// Signs a checkpoint over the tree as it is now.
@@ -273,7 +299,7 @@ impl Batch<'_> {
             object.insert("kind".to_owned(), json!("outcome"));
             object.insert("result".to_owned(), json!({"interrupted": true}));
             let pending = Pending::from_object(&object, receipt_id, Kind::Outcome)?;
-            self.add(&pending, "")??;
+            self.add(&pending)??;
         }
         // Rows that lead to no receipt would keep their owner for ever.
         self.run("DELETE FROM open_intents WHERE owner = ?1", [owner])?;

@@ -21,14 +21,14 @@ pub enum NotCanonical {
 
 /// The canonical text of a value.
 pub fn canonical(value: &Value) -> Result<String, NotCanonical> {
-    let mut out = String::with_capacity(256);
+    let mut out = String::with_capacity(1024);
     write_value(&mut out, value)?;
     Ok(out)
 }
 
 /// The canonical text of an object without one of its members, which is how a signature is left out of what it signs.
 pub fn canonical_without(object: &Map<String, Value>, left_out: &str) -> Result<String, NotCanonical> {
-    let mut out = String::with_capacity(256);
+    let mut out = String::with_capacity(1024);
     write_object(&mut out, object.iter().filter(|(name, _)| *name != left_out))?;
     Ok(out)
 }
@@ -36,26 +36,34 @@ pub fn canonical_without(object: &Map<String, Value>, left_out: &str) -> Result<
 /// Writes a string as canonical JSON.
 pub fn write_string(out: &mut String, text: &str) {
     out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            control if control < ' ' => {
+    // Nearly all text has nothing to escape; what must be is one byte long, so the text can be cut beside it.
+    let mut rest = text;
+    while let Some(place) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        let (plain, marked) = rest.split_at_checked(place).unwrap_or((rest, ""));
+        out.push_str(plain);
+        let mut characters = marked.chars();
+        match characters.next() {
+            Some('"') => out.push_str("\\\""),
+            Some('\\') => out.push_str("\\\\"),
+            Some('\u{8}') => out.push_str("\\b"),
+            Some('\t') => out.push_str("\\t"),
+            Some('\n') => out.push_str("\\n"),
+            Some('\u{c}') => out.push_str("\\f"),
+            Some('\r') => out.push_str("\\r"),
+            Some(control) => {
                 out.push_str("\\u00");
                 out.push_str(&crate::text::to_hex(&[control as u8]));
             }
-            other => out.push(other),
+            None => {}
         }
+        rest = characters.as_str();
     }
+    out.push_str(rest);
     out.push('"');
 }
 
-fn write_value(out: &mut String, value: &Value) -> Result<(), NotCanonical> {
+/// Writes a value as canonical JSON.
+pub fn write_value(out: &mut String, value: &Value) -> Result<(), NotCanonical> {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
@@ -72,16 +80,27 @@ fn write_value(out: &mut String, value: &Value) -> Result<(), NotCanonical> {
             }
             out.push(']');
         }
+        // As a rule they lie in order already.
+        Value::Object(object) if is_in_order(object) => write_members(out, object.iter())?,
         Value::Object(object) => write_object(out, object.iter())?,
     }
     Ok(())
 }
 
+/// Whether names are in canonical order as they are.
+fn is_in_order(object: &Map<String, Value>) -> bool {
+    object.keys().all(|name| name.is_ascii()) && object.keys().is_sorted()
+}
+
 fn write_object<'a>(out: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) -> Result<(), NotCanonical> {
     let mut members: Vec<(&String, &Value)> = members.collect();
     members.sort_by(|(one, _), (other, _)| in_utf16_order(one, other));
+    write_members(out, members.into_iter())
+}
+
+fn write_members<'a>(out: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) -> Result<(), NotCanonical> {
     out.push('{');
-    for (index, (name, value)) in members.into_iter().enumerate() {
+    for (index, (name, value)) in members.enumerate() {
         if index > 0 {
             out.push(',');
         }

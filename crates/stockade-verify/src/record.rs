@@ -63,9 +63,11 @@ pub fn check_value(value: &Value, text: &str, ledger: &Ledger) -> Result<Record,
         return Err(Flaw::Member("kind"));
     }
     let key_id = member(object, "key_id")?;
+    // It is shown to people before any signature was looked at, so it must be what ids of keys are.
+    from_hex::<8>(key_id).ok_or(Flaw::Member("key_id"))?;
     let key = ledger.keys.at(seq);
     if key.id() != key_id {
-        return Err(Flaw::WrongKey(key_id.chars().take(16).collect()));
+        return Err(Flaw::WrongKey(key_id.to_owned()));
     }
     let signature = from_base64(member(object, "signature")?).ok_or(Flaw::Member("signature"))?;
     let signed = canonical_without(object, "signature").map_err(Flaw::NoCanonicalForm)?;
@@ -81,7 +83,13 @@ pub fn check_value(value: &Value, text: &str, ledger: &Ledger) -> Result<Record,
 
 /// What a receipt's signature is made over.
 pub fn signed_bytes(origin: &str, without_signature: &str) -> Vec<u8> {
-    ["stockade-receipt-v1\n", origin, "\n", without_signature].concat().into_bytes()
+    let [first, last] = signed_beginning();
+    [first, origin, last, without_signature].concat().into_bytes()
+}
+
+/// What stands before a receipt in the bytes that are signed, before and after the ledger's name.
+pub fn signed_beginning() -> [&'static str; 2] {
+    ["stockade-receipt-v1\n", "\n"]
 }
 
 /// The `prev` of the first receipt of a ledger.

@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Beneath this package, in which tests run. Where it was compiled may be another clone that shares the target directory.
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new("tests/data").join(name)
 }
 
 /// Exit code and what was said.

@@ -42,6 +42,8 @@ pub(super) fn event(entry: &Entry, origin: &str) -> Result<Value, LedgerError> {
         "message": message(&receipt),
         "metadata": {
             "version": VERSION,
+            // Which lets events of every class say on which machine, and who.
+            "profiles": ["host"],
             "product": {"name": "Stockade", "vendor_name": "Stockade", "version": env!("CARGO_PKG_VERSION")},
             "uid": format!("{}#{}", facts.receipt_id, entry.seq),
             "correlation_uid": facts.receipt_id,
@@ -49,14 +51,27 @@ pub(super) fn event(entry: &Entry, origin: &str) -> Result<Value, LedgerError> {
             "log_name": origin,
             "original_time": text("/time"),
         },
-        "device": {"type_id": 0, "uid": facts.sandbox, "type": "Unknown"},
+        "device": {"type_id": 0, "uid": origin, "type": "Unknown"},
         "actor": actor(&receipt),
-        "unmapped": {"receipt": receipt, "receipt_sha256": to_hex(&stockade_verify::record::digest(&entry.body))},
     });
     if let Some(object) = event.as_object_mut() {
         object.extend(details(&class, &receipt));
+        let said = json!({"receipt": receipt, "receipt_sha256": to_hex(&stockade_verify::record::digest(&entry.body))});
+        without_nothing(object);
+        object.insert("unmapped".to_owned(), said);
     }
     Ok(event)
+}
+
+/// What is not known is absent: the schema has no null.
+fn without_nothing(object: &mut Map<String, Value>) {
+    object.retain(|_, value| !value.is_null());
+    for value in object.values_mut() {
+        if let Value::Object(inner) = value {
+            without_nothing(inner);
+        }
+    }
+    object.retain(|_, value| value.as_object().is_none_or(|inner| !inner.is_empty()));
 }
 
 fn class_of(kind: &str) -> Class {
@@ -99,7 +114,14 @@ fn details(class: &Class, receipt: &Value) -> Map<String, Value> {
                 file.insert("hashes".to_owned(), json!([{"algorithm": "SHA-256", "algorithm_id": 3, "value": digest}]));
             }
             let name = argv.first().copied().unwrap_or(path);
-            let process = json!({"cmd_line": argv.join(" "), "file": file, "name": name, "working_directory": text("/cwd")});
+            let process = json!({
+                "uid": text("/receipt_id"),
+                "cmd_line": argv.join(" "),
+                "file": file,
+                "name": name,
+                "working_directory": text("/cwd"),
+                "sandbox": text("/sandbox/backend"),
+            });
             details.insert("process".to_owned(), process);
             if let Some(code) = receipt.pointer("/result/exit_code") {
                 details.insert("exit_code".to_owned(), code.clone());

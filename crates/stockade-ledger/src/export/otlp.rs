@@ -1,4 +1,7 @@
 //! OpenTelemetry log records as OTLP/JSON, a request per line, with the names of the semantic conventions where there are some.
+//!
+//! A call is one span: of the trace that its caller named, else of one of its own. The record that ends a call brings its span along, beside
+//! the log record: who reads logs leaves out what it does not know, as OTLP wants it, and so does who reads traces.
 
 use serde_json::{Value, json};
 
@@ -6,6 +9,13 @@ use super::malformed;
 use crate::error::LedgerError;
 use crate::facts::Facts;
 use crate::query::Entry;
+use crate::receipt::{ReceiptId, span_of, trace_of};
+
+/// A span that somebody else's led to.
+const SERVER: u32 = 2;
+/// What a span came to: nothing is said of it, or that it failed.
+const UNSET: u32 = 0;
+const FAILED: u32 = 2;
 
 /// One `ExportLogsServiceRequest` with one record.
 pub(super) fn request(entry: &Entry, origin: &str) -> Result<Value, LedgerError> {
@@ -28,6 +38,7 @@ pub(super) fn request(entry: &Entry, origin: &str) -> Result<Value, LedgerError>
         ("stockade.policy.rule", text("/policy/rule")),
         ("stockade.sandbox.id", text("/sandbox/id")),
         ("stockade.sandbox.backend", text("/sandbox/backend")),
+        ("stockade.trace.parent_id", text("/trace/parent_id")),
         ("gen_ai.agent.name", text("/principal/agent")),
         ("gen_ai.conversation.id", text("/principal/session")),
         ("gen_ai.tool.name", text("/capability")),
@@ -41,9 +52,14 @@ pub(super) fn request(entry: &Entry, origin: &str) -> Result<Value, LedgerError>
     .into_iter()
     .filter_map(|(key, value)| value.map(|value| json!({"key": key, "value": value})))
     .collect();
+    let id: Option<ReceiptId> = receipt.get("receipt_id").and_then(Value::as_str).and_then(|text| text.parse().ok());
+    let named = receipt.pointer("/trace/trace_id").and_then(Value::as_str).map(str::to_owned);
+    let trace = named.or_else(|| id.as_ref().map(trace_of));
     let is_denied = facts.verdict.as_deref() == Some("deny") || facts.kind == "denied";
     let (severity, number) = if is_denied { ("WARN", 13) } else { ("INFO", 9) };
     let nanoseconds = i128::from(facts.time) * 1000;
+    let trace = trace.unwrap_or_default();
+    let span = id.as_ref().map(span_of).unwrap_or_default();
     let record = json!({
         "timeUnixNano": nanoseconds.to_string(),
         "observedTimeUnixNano": nanoseconds.to_string(),
@@ -52,11 +68,38 @@ pub(super) fn request(entry: &Entry, origin: &str) -> Result<Value, LedgerError>
         "eventName": format!("stockade.{}", facts.kind),
         "body": {"stringValue": String::from_utf8_lossy(&entry.body)},
         "attributes": attributes,
+        "traceId": trace,
+        "spanId": span,
     });
     let resource = json!({"attributes": [
         {"key": "service.name", "value": {"stringValue": "stockade"}},
         {"key": "stockade.ledger.origin", "value": {"stringValue": origin}},
     ]});
     let scope = json!({"name": "stockade-ledger", "version": env!("CARGO_PKG_VERSION")});
-    Ok(json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": [record]}]}]}))
+    let mut request = json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": [record]}]}]});
+    let is_end = matches!(facts.kind.as_str(), "outcome" | "denied");
+    if let Some(fields) = request.as_object_mut().filter(|_| is_end) {
+        let milliseconds = receipt.pointer("/result/duration_ms").and_then(Value::as_i64).unwrap_or_default();
+        let is_bad = is_denied || receipt.pointer("/result/failure").is_some() || receipt.pointer("/result/interrupted").is_some();
+        let span = json!({
+            "traceId": trace,
+            "spanId": span,
+            "parentSpanId": receipt.pointer("/trace/parent_id").and_then(Value::as_str).unwrap_or_default(),
+            "name": name(&receipt),
+            "kind": SERVER,
+            "startTimeUnixNano": (nanoseconds - i128::from(milliseconds) * 1_000_000).to_string(),
+            "endTimeUnixNano": nanoseconds.to_string(),
+            "attributes": attributes,
+            "status": {"code": if is_bad { FAILED } else { UNSET }},
+        });
+        let spans = json!([{"resource": resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}]);
+        fields.insert("resourceSpans".to_owned(), spans);
+    }
+    Ok(request)
+}
+
+/// What a call is called: its capability, or its program without arguments.
+fn name(receipt: &Value) -> &str {
+    let text = |path: &str| receipt.pointer(path).and_then(Value::as_str);
+    text("/capability").or_else(|| text("/argv/0")).unwrap_or("call")
 }

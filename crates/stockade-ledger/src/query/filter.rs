@@ -168,13 +168,14 @@ impl Filter {
         one(agent, Served::Facts("agent = ?"), "+agent = ?");
         one(&program, Served::Facts("program = ?"), "+program = ?");
         one(verdict, Served::Facts("verdict = ?"), "+verdict = ?");
-        let mut pair = |first: &Option<String>, served, compared| {
-            if let (Some(first), Some(verdict)) = (first, verdict) {
-                leads.push(Lead { served: Served::Facts(served), compared, values: vec![first.clone(), verdict.clone()] });
+        let mut pair = |first: &Option<String>, second: &Option<String>, served, compared| {
+            if let (Some(first), Some(second)) = (first, second) {
+                leads.push(Lead { served: Served::Facts(served), compared, values: vec![first.clone(), second.clone()] });
             }
         };
-        pair(agent, "agent = ? AND verdict = ?", "(+agent = ? AND +verdict = ?)");
-        pair(&program, "program = ? AND verdict = ?", "(+program = ? AND +verdict = ?)");
+        pair(agent, verdict, "agent = ? AND verdict = ?", "(+agent = ? AND +verdict = ?)");
+        pair(agent, &program, "agent = ? AND program = ?", "(+agent = ? AND +program = ?)");
+        pair(&program, verdict, "program = ? AND verdict = ?", "(+program = ? AND +verdict = ?)");
         leads
     }
 }

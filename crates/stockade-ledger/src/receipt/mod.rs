@@ -3,13 +3,15 @@
 //! Records of one call share its `receipt_id`: the intent, the outcome, and what happened between. `seq` is a record's own number.
 
 mod parts;
+mod trace;
 
 use serde::{Deserialize, Serialize};
 use stockade_core::result::Reached;
 
 pub use parts::{
-    Approval, Bytes, ChangedFile, Credential, LedgerEvent, Outcome, Policy, Principal, Program, Redaction, SandboxFacts, Truncated,
+    Approval, Bytes, ChangedFile, Credential, Cut, LedgerEvent, Outcome, Policy, Principal, Program, Redaction, SandboxFacts, Truncated,
 };
+pub use trace::{Trace, span_of, trace_of};
 
 /// A call's id: a UUID of version 7, so that ids sort by time as a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -114,12 +116,18 @@ pub struct Draft {
     /// Who asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub principal: Option<Principal>,
+    /// What the caller was doing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<Trace>,
     /// What was asked for, where it was a capability.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub capability: Option<String>,
     /// What was asked for, where it was a program; each item is text, what is not UTF-8 is escaped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub argv: Option<Vec<String>>,
+    /// Says that there were more arguments than are listed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub argv_cut: Option<Cut>,
     /// What was really executed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub argv_executed: Option<Vec<String>>,
@@ -175,8 +183,10 @@ impl Draft {
             kind,
             tenant: None,
             principal: None,
+            trace: None,
             capability: None,
             argv: None,
+            argv_cut: None,
             argv_executed: None,
             program: None,
             cwd: None,

@@ -81,7 +81,7 @@ pub struct Credential {
 }
 
 /// The wall, and what it held.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxFacts {
     /// The sandbox's id.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -129,6 +129,9 @@ pub struct Outcome {
     /// The limit that ended it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
+    /// Why it never began, though it was to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<String>,
     /// Its owner died: nobody knows how it ended.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub interrupted: bool,
@@ -158,12 +161,17 @@ pub struct ChangedFile {
 }
 
 /// A secret that was taken out of a record or of a payload.
+pub use stockade_core::redact::Redaction;
+
+/// What was left out of a list of arguments that is too long for a receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Redaction {
-    /// Its name.
-    pub secret: String,
-    /// How often.
-    pub count: u64,
+pub struct Cut {
+    /// How many arguments there were in all.
+    pub items: u64,
+    /// How many bytes they had in all, redacted.
+    pub bytes: u64,
+    /// The digest of all of them, redacted, each followed by a NUL byte.
+    pub sha256: String,
 }
 
 /// Something that happened to the ledger.

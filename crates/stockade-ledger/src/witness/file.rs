@@ -93,8 +93,7 @@ impl FileWitness {
             Err(LedgerError::NoKey(_)) => {}
             other => return other,
         }
-        stockade_store::private_dir::ensure_private_dir(&self.directory)
-            .map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
+        stockade_private_dir::ensure_private_dir(&self.directory).map_err(|error| LedgerError::Directory(std::sync::Arc::new(error)))?;
         let _lock = database::lock(&self.directory.join("lock"))?;
         match LedgerKey::load(&path) {
             Err(LedgerError::NoKey(_)) => {

@@ -127,8 +127,7 @@ fn other_forms_are_what_their_readers_expect() {
     let record = &records[8]["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
     assert_eq!((&record["severityText"], &record["eventName"]), (&"WARN".into(), &"stockade.denied".into()));
     for envelope in lines(Format::Intoto) {
-        use base64::Engine as _;
-        let decode = |value: &serde_json::Value| base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap()).unwrap();
+        let decode = |value: &serde_json::Value| stockade_verify::text::from_base64(value.as_str().unwrap()).unwrap();
         let payload = decode(&envelope["payload"]);
         let mut signed = format!("DSSEv1 28 application/vnd.in-toto+json {} ", payload.len()).into_bytes();
         signed.extend(&payload);

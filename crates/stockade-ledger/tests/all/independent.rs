@@ -9,7 +9,7 @@ use crate::support::{exported, open, write_calls};
 const PACKAGES: &str = "STOCKADE_TEST_PYTHON_PACKAGES";
 
 fn run(file: &Path, key: &Path) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verify_export.py");
+    let script = Path::new("tests/verify_export.py");
     let mut command = Command::new("python3");
     command.arg("-B").arg(script).arg(key).arg(file);
     if let Some(packages) = packages() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use stockade_ledger::receipt::{Kind, ReceiptId};
 use stockade_ledger::redact::Redactor;
-use stockade_ledger::{Clock, Durability, Ledger, LedgerError, Options, Reader, Weight};
+use stockade_ledger::{Clock, Durability, Ledger, LedgerError, Options, Order, Reader, Weight};
 use stockade_verify::export;
 
 use crate::support::{exported, intent, open, outcome, verified, write_calls};
@@ -59,6 +59,24 @@ fn a_hundred_writers_lose_nothing() {
         }
     });
     assert_eq!(verified(root.path()), 800);
+}
+
+#[test]
+fn a_ledger_is_begun_by_many_at_once() {
+    const MANY: usize = 8;
+    for _ in 0..100 {
+        let root = tempfile::tempdir().unwrap();
+        let start = std::sync::Barrier::new(MANY);
+        std::thread::scope(|scope| {
+            for _ in 0..MANY {
+                scope.spawn(|| {
+                    start.wait();
+                    write_calls(&open(root.path()), 1);
+                });
+            }
+        });
+        assert_eq!(verified(root.path()), 2 * MANY as u64);
+    }
 }
 
 #[test]
@@ -187,4 +205,40 @@ fn a_proof_of_one_call_holds_by_itself() {
     let summary = export::check(bytes.as_slice(), &[ledger.public_key()]).unwrap();
     assert_eq!((summary.count, summary.size, summary.extent), (1, 611, export::Extent::Some));
     assert!(matches!(stockade_ledger::export::prove(&ledger, &ReceiptId::new(), &mut Vec::new()), Err(LedgerError::NoReceipt(_))));
+}
+
+#[test]
+fn what_is_put_off_is_done_by_whoever_tidies() {
+    let root = tempfile::tempdir().unwrap();
+    let log = root.path().join("ledger.db-wal");
+    for _ in 0..2 {
+        let ledger = Ledger::open(root.path(), Options { order: Order::Later, ..Options::default() }).unwrap();
+        write_calls(&ledger, 150);
+    }
+    let indexed = || {
+        let connection = rusqlite::Connection::open(root.path().join("ledger.db")).unwrap();
+        // Whoever closes last empties the log otherwise, and it is the log that is looked at.
+        connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+        connection.query_row("SELECT indexed FROM head", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(indexed(), 0, "nobody indexed");
+    assert!(log.metadata().unwrap().len() > 1 << 20, "nobody emptied the log");
+    std::fs::write(root.path().join("owners/0a1b"), "").unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_mins(10);
+    std::fs::File::options().write(true).open(root.path().join("owners/0a1b")).unwrap().set_modified(old).unwrap();
+    Ledger::tidy(root.path()).unwrap();
+    assert_eq!((indexed(), log.metadata().unwrap().len()), (600, 0));
+    assert!(!root.path().join("owners/0a1b").exists(), "what a dead owner left is gone");
+    assert_eq!(verified(root.path()), 600);
+    // Nothing is due any more, and somebody who reads holds nobody up.
+    Ledger::tidy(root.path()).unwrap();
+    let ledger = Ledger::open(root.path(), Options { order: Order::Later, ..Options::default() }).unwrap();
+    let reader = rusqlite::Connection::open(root.path().join("ledger.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM receipts").unwrap();
+    write_calls(&ledger, 50);
+    Ledger::tidy(root.path()).unwrap();
+    assert!(log.metadata().unwrap().len() > 0, "it is left as it is");
+    write_calls(&ledger, 1);
+    drop(reader);
+    assert_eq!(verified(root.path()), 702);
 }
