@@ -1,9 +1,11 @@
 //! A verdict, the rules behind it, and what would change it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::source::Layer;
 
 /// What policy says. Ordered by strictness, so that the strictest of several is the greatest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
     /// It may happen.
     Allow,
@@ -25,7 +27,8 @@ impl Verdict {
 }
 
 /// A rule that decided, by name and place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RuleReference {
     /// Its `@id`, or its place where it has none.
     pub id: String,
@@ -47,7 +50,8 @@ impl RuleReference {
 }
 
 /// What policy says to one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Decision {
     /// The verdict.
     pub verdict: Verdict,

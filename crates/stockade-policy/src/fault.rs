@@ -1,4 +1,4 @@
-//! What is wrong with a policy file: the place, the line with a caret, and what to do.
+//! What is wrong with a policy file or a manifest: the place, the line with a caret, and what to do.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -20,6 +20,8 @@ pub enum FaultKind {
     Validation,
     /// An annotation that is unknown or has a wrong value.
     Annotation,
+    /// A pack's manifest or one of its capabilities is not as it must be.
+    Manifest,
     /// The rule may not be in this layer.
     Layer,
     /// An example above a rule does not hold.
@@ -73,12 +75,16 @@ impl Fault {
 
 impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.headline())?;
+        write!(f, "{}", self.headline())?;
         let margin = " ".repeat(self.line.to_string().len());
+        if self.excerpt.is_empty() {
+            // A file that is missing or empty has no line to point at.
+            return self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n {margin} = {}", escape(hint)));
+        }
         // A tab is one character to the parser and many to a terminal.
         let excerpt: String = self.excerpt.chars().take(SHOWN).map(|c| if c == '\t' { ' ' } else { c }).collect();
         let excerpt = escape(&excerpt);
-        writeln!(f, " {margin} |\n {} | {excerpt}", self.line)?;
+        writeln!(f, "\n {margin} |\n {} | {excerpt}", self.line)?;
         if self.column <= SHOWN {
             let carets = "^".repeat(self.width.min(SHOWN + 1 - self.column));
             write!(f, " {margin} | {}{carets}", " ".repeat(self.column - 1))?;
@@ -109,6 +115,13 @@ mod tests {
         let fault = Fault::at(FaultKind::Syntax, "p.cedar", text, (21, 5), "no such thing").with_hint("did you mean `action`?");
         let expected = "p.cedar:2:13: no such thing\n   |\n 2 |  principal, acton);\n   |             ^^^^^\n   = did you mean `action`?";
         assert_eq!(fault.to_string(), expected);
+    }
+
+    #[test]
+    fn a_missing_file_has_no_line_to_show() {
+        let fault = Fault::at(FaultKind::Manifest, "pack.toml", "", (0, 0), "the file is missing");
+        assert_eq!(fault.to_string(), "pack.toml:1:1: the file is missing");
+        assert_eq!(fault.with_hint("write it").to_string(), "pack.toml:1:1: the file is missing\n   = write it");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A forbid of any layer denies. An evaluation error denies. Without a permit there is no permission. A permit that asks is cancelled by a
 //! plain permit of its own or a higher layer, so that a repository's rules can never answer for a person's.
 
+use serde::{Deserialize, Serialize};
+
 use crate::cedar::{Asker, Policies, Rule, RuleEffect, Satisfied};
 use crate::decision::{Decision, RuleReference, Verdict};
 use crate::request::{Principal, Request};
@@ -15,7 +17,7 @@ const DEFAULT: &str = "default-deny";
 const NO_POLICY: &str = "no-policy";
 
 /// What holds where no rule permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Floor {
     /// Nothing is permitted but by a rule.
     Deny,
@@ -24,7 +26,8 @@ pub enum Floor {
 }
 
 /// What policy says to a whole call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Judgement {
     /// The strictest verdict, and what decided it.
     pub decision: Decision,
@@ -120,7 +123,9 @@ fn why(satisfied: &Satisfied<'_>, request: &Request<'_>) -> String {
     let (_, id) = request.resource();
     let what = match request {
         Request::Exec(call) => call.shown(),
-        Request::Connect { .. } | Request::Read { .. } | Request::Write { .. } => stockade_core::escape::escape(id),
+        Request::Connect { .. } | Request::Read { .. } | Request::Write { .. } | Request::Invoke(_) | Request::Approve { .. } => {
+            stockade_core::escape::escape(id)
+        }
     };
     format!("no rule permits `{what}` ({})", request.action().id())
 }

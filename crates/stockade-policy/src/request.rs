@@ -2,6 +2,7 @@
 //!
 //! Everything here is data from outside. It becomes Cedar values one by one; no text of it is ever parsed as Cedar.
 
+use crate::capability::Invocation;
 use crate::shell::Call;
 
 /// What kind of principal asks.
@@ -80,16 +81,39 @@ pub enum Request<'a> {
         /// The workspace.
         workspace: &'a str,
     },
+    /// Call a capability.
+    Invoke(&'a Invocation<'a>),
+    /// Approve what somebody asks for.
+    Approve {
+        /// What they ask for.
+        of: &'a Request<'a>,
+        /// Who asks.
+        requester: &'a Principal,
+        /// What it does: `read`, `write` or `destructive`.
+        effect: &'a str,
+        /// How whoever approves would show who they are.
+        method: &'a str,
+    },
 }
 
 impl Request<'_> {
-    /// The action's id.
+    /// Which action it is.
     pub(crate) fn action(&self) -> Action {
         match self {
             Self::Exec(_) => Action::Exec,
             Self::Connect { .. } => Action::Connect,
             Self::Read { .. } => Action::Read,
             Self::Write { .. } => Action::Write,
+            Self::Invoke(_) => Action::Invoke,
+            Self::Approve { .. } => Action::Approve,
+        }
+    }
+
+    /// The action's id in Cedar: every capability is an action of its own.
+    pub(crate) fn action_id(&self) -> &str {
+        match self {
+            Self::Invoke(invocation) => invocation.capability.name.as_str(),
+            Self::Exec(_) | Self::Connect { .. } | Self::Read { .. } | Self::Write { .. } | Self::Approve { .. } => self.action().id(),
         }
     }
 
@@ -99,6 +123,8 @@ impl Request<'_> {
             Self::Exec(call) => ("Program", &call.program),
             Self::Connect { host, .. } => ("Host", host),
             Self::Read { path, .. } | Self::Write { path, .. } => ("Path", path),
+            Self::Invoke(invocation) => ("Capability", invocation.capability.name.as_str()),
+            Self::Approve { of, .. } => of.resource(),
         }
     }
 }
@@ -116,11 +142,13 @@ pub(crate) enum Action {
     Write,
     /// Approve a request.
     Approve,
+    /// Call any capability; each has an id of its own in this group.
+    Invoke,
 }
 
 impl Action {
-    /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Exec, Self::Connect, Self::Read, Self::Write, Self::Approve];
+    /// Those that are there whatever packs there are.
+    pub(crate) const FIXED: [Self; 5] = [Self::Exec, Self::Connect, Self::Read, Self::Write, Self::Approve];
 
     /// The id in Cedar.
     pub(crate) fn id(self) -> &'static str {
@@ -130,6 +158,7 @@ impl Action {
             Self::Read => "read",
             Self::Write => "write",
             Self::Approve => "approve",
+            Self::Invoke => "invoke",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Splitting looks at strings, comments and semicolons only. Everything else is Cedar's to judge.
 
 /// Where a rule comes from. A later one stands above an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Layer {
     /// A pack's own rules.
     Pack,
@@ -28,7 +28,7 @@ impl Layer {
 }
 
 /// Whether a person agreed to a file's permits. Its forbids count in any case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Trust {
     /// Permits count.
     Trusted,
@@ -37,7 +37,8 @@ pub enum Trust {
 }
 
 /// One policy file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PolicyFile {
     /// Its layer.
     pub layer: Layer,

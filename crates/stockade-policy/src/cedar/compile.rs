@@ -3,14 +3,16 @@
 //! Every fault of every file is reported at once. One fault anywhere and there is no policy: whoever asked for one gets an error,
 //! never a policy with a rule missing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, ValidationWarning, Validator};
+use cedar_policy::{ActionConstraint, Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, ValidationWarning, Validator};
 
 use super::index::Index;
 use super::labels::{Told, told};
 use super::schema::schema_text;
 use super::values::Names;
+use crate::capability::Vocabulary;
 use crate::examples;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::source::{Layer, Piece, PolicyFile, Trust, position, split};
@@ -79,8 +81,13 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Compiles files of any layers; their order makes no difference to any verdict.
+    /// Compiles files of any layers; their order makes no difference to any verdict. Rules may name no capability.
     pub fn compile(files: &[PolicyFile], checks: Checks) -> Result<Self, Faults> {
+        Self::compile_with(files, checks, &Vocabulary::default())
+    }
+
+    /// The same with capabilities that rules may name.
+    pub fn compile_with(files: &[PolicyFile], checks: Checks, vocabulary: &Vocabulary) -> Result<Self, Faults> {
         let mut faults = Vec::new();
         let mut rules = Vec::new();
         let mut tried = Vec::new();
@@ -110,7 +117,7 @@ impl Policies {
         }
         refuse_twins(&rules, &mut faults, &tried);
         if checks == Checks::All {
-            validate(&rules, &tried, &mut faults).map_err(internal)?;
+            validate(&rules, &tried, vocabulary, &mut faults).map_err(internal)?;
         }
         if !faults.is_empty() {
             return Err(Faults(faults));
@@ -119,7 +126,7 @@ impl Policies {
         let policies = Self { rules, index, names };
         if checks == Checks::All {
             for (rule, (file, piece)) in policies.rules.iter().zip(&tried) {
-                examples::check(rule, file, piece, &policies.names, &mut faults);
+                examples::check(rule, file, piece, (&policies.names, vocabulary), &mut faults);
             }
         }
         if faults.is_empty() { Ok(policies) } else { Err(Faults(faults)) }
@@ -196,12 +203,34 @@ fn rule(file: &PolicyFile, name: &Arc<str>, piece: &Piece<'_>, place: usize) -> 
     })
 }
 
+/// Rules of a pack that are about more than its own capabilities: the scope must name them one by one. What cannot be parsed is left to
+/// whoever compiles.
+pub(crate) fn foreign_rules(file: &PolicyFile, own: &BTreeSet<&str>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for piece in split(&file.text) {
+        let Ok(policy) = Policy::parse(None, piece.text) else { continue };
+        let uids = match policy.action_constraint() {
+            ActionConstraint::Any => Vec::new(),
+            ActionConstraint::Eq(uid) => vec![uid],
+            ActionConstraint::In(uids) => uids,
+        };
+        if uids.is_empty() || uids.iter().any(|uid| !own.contains(AsRef::<str>::as_ref(uid.id()))) {
+            let message = "a rule of a pack must name capabilities of its own pack in its scope, one by one";
+            let fault = Fault::at(FaultKind::Layer, &file.name, &file.text, (piece.head, 1), message);
+            faults.push(fault.with_hint("write `action in [Stockade::Action::\"...\", ...]`"));
+        }
+    }
+    faults
+}
+
 /// Two rules of one name could not be told apart in a receipt.
 fn refuse_twins(rules: &[Rule], faults: &mut Vec<Fault>, tried: &[(&PolicyFile, Piece<'_>)]) {
     let mut seen = std::collections::HashMap::new();
     for (rule, (file, piece)) in rules.iter().zip(tried) {
+        // Packs know nothing of each other: the same id in two of them is no mistake of either.
+        let pack = (rule.layer == Layer::Pack).then(|| rule.file.split('/').next());
         if rule.policy.annotation("id").is_some()
-            && let Some(other) = seen.insert((rule.layer, rule.id.as_str()), rule)
+            && let Some(other) = seen.insert((rule.layer, pack, rule.id.as_str()), rule)
         {
             let message = format!("the rule `{}` is at {}:{} as well", rule.id, other.file, other.line);
             faults.push(
@@ -212,8 +241,8 @@ fn refuse_twins(rules: &[Rule], faults: &mut Vec<Fault>, tried: &[(&PolicyFile, 
 }
 
 /// Asks Cedar's validator. A rule that can never apply is a fault too: somebody believes that it does.
-fn validate(rules: &[Rule], tried: &[(&PolicyFile, Piece<'_>)], faults: &mut Vec<Fault>) -> Result<(), String> {
-    let (schema, _) = Schema::from_cedarschema_str(&schema_text()).map_err(|e| e.to_string())?;
+fn validate(rules: &[Rule], tried: &[(&PolicyFile, Piece<'_>)], vocabulary: &Vocabulary, faults: &mut Vec<Fault>) -> Result<(), String> {
+    let (schema, _) = Schema::from_cedarschema_str(&schema_text(vocabulary)).map_err(|e| e.to_string())?;
     let set = PolicySet::from_policies(rules.iter().map(|rule| rule.policy.clone())).map_err(|e| e.to_string())?;
     let result = Validator::new(schema).validate(&set, ValidationMode::Strict);
     let errors = result.validation_errors().map(|e| (e.policy_id(), told(e)));

@@ -42,6 +42,9 @@ impl<'a> Asker<'a> {
 
     /// Whether the same request would be permitted whatever its resource were.
     pub(crate) fn permits_any(&self, request: &Request<'_>) -> bool {
+        if self.policies.index.slices(request, ANY).next().is_none() {
+            return false;
+        }
         let satisfied = self.ask_as(request, ANY);
         !satisfied.permits.is_empty() && satisfied.forbids.is_empty() && satisfied.errors.is_empty()
     }
@@ -55,7 +58,7 @@ impl<'a> Asker<'a> {
                 return satisfied;
             }
         };
-        for set in self.policies.index.slices(request.action(), resource) {
+        for set in self.policies.index.slices(request, resource) {
             self.collect(&question, set, &entities, &mut satisfied);
         }
         satisfied
@@ -65,7 +68,7 @@ impl<'a> Asker<'a> {
         let names = &self.policies.names;
         let entities = names.entities(self.principal, request)?;
         let resource = names.resource(request, resource);
-        Ok((question(self.uid.clone(), names.action(request.action()), resource, context(request)?)?, entities))
+        Ok((question(self.uid.clone(), names.action(request), resource, context(names, request)?)?, entities))
     }
 
     fn collect(&self, question: &Question, set: &PolicySet, entities: &Entities, satisfied: &mut Satisfied<'a>) {
@@ -79,6 +82,8 @@ impl<'a> Asker<'a> {
         };
         for rule in rules {
             match rule {
+                // A rule may be kept under two facts of one call.
+                Some(rule) if list.iter().any(|known| std::ptr::eq(*known, rule)) => {}
                 Some(rule) => list.push(rule),
                 None => satisfied.errors.push("a rule answered that is not known".to_owned()),
             }
@@ -90,7 +95,7 @@ impl<'a> Asker<'a> {
 pub(crate) fn satisfies(policy: &Policy, names: &Names, principal: &Principal, request: &Request<'_>) -> Result<bool, Unfit> {
     let entities = names.entities(principal, request)?;
     let resource = names.resource(request, request.resource().1);
-    let question = question(names.principal(principal), names.action(request.action()), resource, context(request)?)?;
+    let question = question(names.principal(principal), names.action(request), resource, context(names, request)?)?;
     let set = PolicySet::from_policies([policy.clone()]).map_err(Unfit::of)?;
     let response = Authorizer::new().is_authorized(&question, &set, &entities);
     Ok(response.diagnostics().reason().next().is_some())

@@ -5,12 +5,15 @@
 //! of rules that it says were satisfied.
 
 mod compile;
+mod demand;
 mod evaluate;
 mod index;
 mod labels;
+mod requests;
 mod schema;
 mod values;
 
+pub(crate) use compile::foreign_rules;
 pub use compile::{Checks, Policies, Rule, RuleEffect};
 pub(crate) use evaluate::{Asker, Satisfied, satisfies};
 pub(crate) use schema::NAMESPACE;

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::capability::{CapabilityFacts, InputFact, Kind, Presence, Scalar, Vocabulary};
 use crate::request::Action;
 
 /// The namespace of everything.
@@ -18,6 +19,8 @@ fn context(action: Action) -> &'static str {
         Action::Connect => "port: Long, tls: Bool, method: String, path: String, secret?: String",
         Action::Read | Action::Write => "workspace: String",
         Action::Approve => "requesterAgent?: Agent, requesterHuman?: Human, effect: String, method: String",
+        // Only the capabilities in the group are ever asked about.
+        Action::Invoke => "",
     }
 }
 
@@ -28,18 +31,47 @@ fn resources(action: Action) -> &'static str {
         Action::Connect => "[Host]",
         Action::Read | Action::Write => "[Path]",
         Action::Approve => "[Capability, Program, Host, Path]",
+        Action::Invoke => "[Capability]",
     }
 }
 
-/// The whole schema in Cedar's schema language.
-pub fn schema_text() -> String {
+/// The context of one capability. Names of inputs are plain words, checked when the manifest was read.
+fn capability_context(facts: &CapabilityFacts) -> String {
+    let member = |InputFact { name, kind, presence }: &InputFact| {
+        let mark = if *presence == Presence::Maybe { "?" } else { "" };
+        format!("\"{name}\"{mark}: {}", cedar_type(*kind))
+    };
+    let args: Vec<String> = facts.inputs.iter().map(member).collect();
+    format!("args: {{ {} }}, workspace: String, backend: String, network: Set<String>, time: datetime", args.join(", "))
+}
+
+fn cedar_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "Bool",
+        Kind::Long => "Long",
+        Kind::Set(Scalar::Bool) => "Set<Bool>",
+        Kind::Set(Scalar::Long) => "Set<Long>",
+        Kind::Set(Scalar::Text) => "Set<String>",
+        Kind::Text | Kind::Number | Kind::Json => "String",
+    }
+}
+
+/// The whole schema in Cedar's schema language, with an action for each capability.
+pub fn schema_text(vocabulary: &Vocabulary) -> String {
     let mut text = format!("namespace {NAMESPACE} {{\n{ENTITIES}\n");
-    for action in Action::ALL {
+    for action in Action::FIXED {
         let (id, resources, context) = (action.id(), resources(action), context(action));
         // Writing to a string cannot fail.
         let _ = write!(
             text,
             "  action \"{id}\" appliesTo {{\n    principal: [Agent, Human],\n    resource: {resources},\n    context: {{ {context} }}\n  }};\n"
+        );
+    }
+    for facts in &vocabulary.capabilities {
+        let (name, context) = (&facts.name, capability_context(facts));
+        let _ = write!(
+            text,
+            "  action \"{name}\" in [\"invoke\"] appliesTo {{\n    principal: [Agent, Human],\n    resource: [Capability],\n    context: {{ {context} }}\n  }};\n"
         );
     }
     text + "}\n"
@@ -61,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_one() {
-        let (_, warnings) = cedar_policy::Schema::from_cedarschema_str(&schema_text()).unwrap();
+        let (_, warnings) = cedar_policy::Schema::from_cedarschema_str(&schema_text(&Vocabulary::default())).unwrap();
         assert_eq!(warnings.map(|w| w.to_string()).collect::<Vec<_>>(), Vec::<String>::new());
     }
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use cedar_policy::{Context, Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
 
+use serde_json::Value;
+
 use super::schema::NAMESPACE;
+use crate::capability::{CapabilityFacts, InputFact, Invocation, Kind, Presence, Scalar, canonical};
 use crate::request::{Action, Principal, PrincipalKind, Request};
 
 /// A value that Cedar does not take; evaluating such a request denies.
@@ -30,6 +33,8 @@ pub(crate) struct Names {
     program: EntityTypeName,
     host: EntityTypeName,
     path: EntityTypeName,
+    capability: EntityTypeName,
+    pack: EntityTypeName,
     action: EntityTypeName,
 }
 
@@ -43,6 +48,8 @@ impl Names {
             program: name("Program")?,
             host: name("Host")?,
             path: name("Path")?,
+            capability: name("Capability")?,
+            pack: name("Pack")?,
             action: name("Action")?,
         })
     }
@@ -59,8 +66,8 @@ impl Names {
         Self::uid(name, &principal.id)
     }
 
-    pub(super) fn action(&self, action: Action) -> EntityUid {
-        Self::uid(&self.action, action.id())
+    pub(super) fn action(&self, request: &Request<'_>) -> EntityUid {
+        Self::uid(&self.action, request.action_id())
     }
 
     /// The resource, under another id where one is given.
@@ -69,12 +76,28 @@ impl Names {
             Request::Exec(_) => &self.program,
             Request::Connect { .. } => &self.host,
             Request::Read { .. } | Request::Write { .. } => &self.path,
+            Request::Invoke(_) => &self.capability,
+            Request::Approve { of, .. } => return self.resource(of, id),
         };
         Self::uid(name, id)
     }
 
+    /// A capability with its pack, and its action in the group of all capabilities.
+    fn called(&self, facts: &CapabilityFacts) -> Result<[Entity; 2], Unfit> {
+        let name = facts.name.as_str();
+        let attributes = [("effect", facts.effect.name()), ("risk", facts.risk.name())];
+        let attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
+        let pack = HashSet::from([Self::uid(&self.pack, facts.pack.as_str())]);
+        let capability = Entity::new(Self::uid(&self.capability, name), attributes, pack).map_err(Unfit::of)?;
+        let group = HashSet::from([Self::uid(&self.action, Action::Invoke.id())]);
+        Ok([capability, Entity::new_no_attrs(Self::uid(&self.action, name), group)])
+    }
+
     /// Entities that have attributes or parents; the others need not exist to be compared.
     pub(super) fn entities(&self, principal: &Principal, request: &Request<'_>) -> Result<Entities, Unfit> {
+        if let Request::Approve { of, .. } = request {
+            return self.entities(principal, of);
+        }
         let mut entities = Vec::new();
         if let Some(tenant) = &principal.tenant {
             let parents = HashSet::from([Self::uid(&self.tenant, tenant)]);
@@ -90,9 +113,10 @@ impl Names {
             }
         }
         match request {
-            Request::Exec(_) => {}
+            Request::Exec(_) | Request::Approve { .. } => {}
             Request::Connect { host, .. } => entities.extend(self.beneath(request, host, &above_host(host))),
             Request::Read { path, .. } | Request::Write { path, .. } => entities.extend(self.beneath(request, path, &above_path(path)?)),
+            Request::Invoke(invocation) => entities.extend(self.called(invocation.capability)?),
         }
         if entities.is_empty() {
             return Ok(Entities::empty());
@@ -128,8 +152,43 @@ fn above_path(path: &str) -> Result<Vec<String>, Unfit> {
     Ok(above.map(str::to_owned).collect())
 }
 
+/// The inputs of a call, each as what its capability says it is. A value of another kind is an error, so it denies.
+fn arguments(invocation: &Invocation<'_>) -> Result<RestrictedExpression, Unfit> {
+    let mut pairs = Vec::with_capacity(invocation.capability.inputs.len());
+    for InputFact { name, kind, presence } in &invocation.capability.inputs {
+        match (invocation.values.get(name), presence) {
+            (Some(value), _) => {
+                let value = argument(*kind, value).ok_or_else(|| Unfit::of(format!("`{name}` is of another kind")))?;
+                pairs.push((name.clone(), value));
+            }
+            (None, Presence::Maybe) => {}
+            (None, Presence::Always) => return Err(Unfit::of(format!("`{name}` is missing"))),
+        }
+    }
+    RestrictedExpression::new_record(pairs).map_err(Unfit::of)
+}
+
+fn argument(kind: Kind, value: &Value) -> Option<RestrictedExpression> {
+    let set = |item: fn(&Value) -> Option<RestrictedExpression>| {
+        let items: Option<Vec<RestrictedExpression>> = value.as_array()?.iter().map(item).collect();
+        items.map(RestrictedExpression::new_set)
+    };
+    let long = |value: &Value| value.as_i64().map(RestrictedExpression::new_long);
+    let boolean = |value: &Value| value.as_bool().map(RestrictedExpression::new_bool);
+    let string = |value: &Value| value.as_str().map(text);
+    match kind {
+        Kind::Bool => boolean(value),
+        Kind::Long => long(value),
+        Kind::Text => string(value),
+        Kind::Set(Scalar::Bool) => set(boolean),
+        Kind::Set(Scalar::Long) => set(long),
+        Kind::Set(Scalar::Text) => set(string),
+        Kind::Number | Kind::Json => Some(text(&canonical(value))),
+    }
+}
+
 /// What a rule can read about a request.
-pub(super) fn context(request: &Request<'_>) -> Result<Context, Unfit> {
+pub(super) fn context(names: &Names, request: &Request<'_>) -> Result<Context, Unfit> {
     let mut pairs: Vec<(String, RestrictedExpression)> = Vec::with_capacity(8);
     let mut put = |name: &str, value: RestrictedExpression| pairs.push((name.to_owned(), value));
     match request {
@@ -152,6 +211,22 @@ pub(super) fn context(request: &Request<'_>) -> Result<Context, Unfit> {
             }
         }
         Request::Read { workspace, .. } | Request::Write { workspace, .. } => put("workspace", text(workspace)),
+        Request::Invoke(invocation) => {
+            put("args", arguments(invocation)?);
+            put("workspace", text(invocation.workspace));
+            put("backend", text(invocation.backend));
+            put("network", RestrictedExpression::new_set(invocation.network.iter().map(|host| text(host))));
+            put("time", RestrictedExpression::new_datetime(invocation.time));
+        }
+        Request::Approve { requester, effect, method, .. } => {
+            let name = match requester.kind {
+                PrincipalKind::Agent => "requesterAgent",
+                PrincipalKind::Human => "requesterHuman",
+            };
+            put(name, RestrictedExpression::new_entity_uid(names.principal(requester)));
+            put("effect", text(effect));
+            put("method", text(method));
+        }
     }
     Context::from_pairs(pairs).map_err(Unfit::of)
 }

@@ -21,7 +21,7 @@ mod wrapper;
 use std::collections::BTreeSet;
 
 pub use bounds::{MAX_CALLS, MAX_SCRIPT};
-pub(crate) use tables::helpers;
+pub use tables::helpers;
 pub use word::Word;
 
 /// Whether a call needs a rule that permits it.

@@ -124,7 +124,7 @@ pub(super) fn is_harmless_setting(name: &str) -> bool {
 }
 
 /// Programs that a program cannot work without.
-pub(crate) fn helpers(program: &str) -> &'static [&'static str] {
+pub fn helpers(program: &str) -> &'static [&'static str] {
     HELPERS.get(program).map_or(&[], Vec::as_slice)
 }
 

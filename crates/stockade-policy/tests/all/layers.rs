@@ -173,3 +173,36 @@ fn without_a_policy_only_forbids_count() {
     assert_eq!((judge("wget x").verdict, judge("wget x").rule.as_str()), (Verdict::Allow, "no-policy"));
     assert_eq!(judge("curl x").verdict, Verdict::Deny);
 }
+
+/// Whether somebody may approve is a question of its own, about the same resource.
+#[test]
+fn approving_is_asked_about_with_who_asked_what_it_does_and_how() {
+    let script = classify("git push", &ByName { directory: "/w" }).unwrap();
+    let of = Request::Exec(&script.calls[0]);
+    let (agent, human) = (Principal::agent("claude/main"), Principal::human("me"));
+    let when = "when { context.method == \"elicitation\" && context.effect == \"write\" && context has requesterAgent && \
+                context.requesterAgent == principal }";
+    let rule = format!(
+        "permit (principal is Stockade::Agent, action == Stockade::Action::\"approve\", resource == Stockade::Program::\"git\") {when};"
+    );
+    let policies = compile(&[file(Layer::User, "u", &format!("{}\n{rule}", ask("git")))]);
+    let verdict = |who: &Principal, requester: &Principal, effect: &str, method: &str| {
+        policies.decide(who, &Request::Approve { of: &of, requester, effect, method }, Floor::Deny).verdict
+    };
+    assert_eq!(verdict(&agent, &agent, "write", "elicitation"), Verdict::Allow);
+    for (who, requester, effect, method) in [
+        (&human, &agent, "write", "elicitation"),
+        (&agent, &human, "write", "elicitation"),
+        (&agent, &Principal::agent("other/main"), "write", "elicitation"),
+        (&agent, &agent, "destructive", "elicitation"),
+        (&agent, &agent, "write", "passphrase"),
+    ] {
+        assert_eq!(verdict(who, requester, effect, method), Verdict::Deny, "{who:?} {requester:?} {effect} {method}");
+    }
+    let denied =
+        policies.decide(&agent, &Request::Approve { of: &of, requester: &agent, effect: "read", method: "elicitation" }, Floor::Deny);
+    let suggested = denied.suggest.expect("a rule");
+    let policies = compile(&[file(Layer::User, "u", &suggested)]);
+    let request = Request::Approve { of: &of, requester: &agent, effect: "read", method: "elicitation" };
+    assert_eq!(policies.decide(&agent, &request, Floor::Deny).verdict, Verdict::Allow, "{suggested}");
+}
