@@ -1,4 +1,4 @@
-//! Pure types shared by every layer: ids, the sandbox specification, limits, safe paths, secrets, enforcement reports, results.
+//! Pure types shared by every layer: ids, the sandbox specification, limits, safe paths, secrets and how they are taken out of text, enforcement reports, results.
 //!
 //! Nothing here does I/O, reads a clock or holds a lock; `unsafe` is forbidden. A value of these types proves
 //! that its contents were checked: parse once at the edge, then pass the type.
@@ -10,6 +10,7 @@ pub mod id;
 pub mod limits;
 pub mod path;
 pub mod reach;
+pub mod redact;
 pub mod result;
 pub mod route;
 pub mod secret;

@@ -36,6 +36,9 @@ pub struct Reach {
     /// Bytes that may be sent in all.
     #[serde(default)]
     pub sent_bytes: Option<u64>,
+    /// What a policy says about each request, for whoever lets requests out; nothing else reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<String>,
 }
 
 /// A login: a file outside that holds tokens, which a server renews now and then.
@@ -179,6 +182,7 @@ mod tests {
                 tls: TlsUse::Inspect,
             }]],
             sent_bytes: Some(9),
+            requests: Some("r".into()),
         };
         let text = serde_json::to_string(&reach).unwrap();
         assert_eq!(serde_json::from_str::<Reach>(&text).unwrap(), reach);

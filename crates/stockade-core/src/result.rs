@@ -81,12 +81,15 @@ pub struct Decision {
     pub source: Option<String>,
     /// The narrowest change that would allow it.
     pub suggest: Option<String>,
+    /// The request that waits for a person, or that one said no to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval_id: Option<String>,
 }
 
 impl Decision {
     /// No policy exists: a person at the command line may run what they like, behind the wall.
     pub fn no_policy() -> Self {
-        Self { verdict: "allow".into(), rule: "no-policy".into(), reason: None, source: None, suggest: None }
+        Self { verdict: "allow".into(), rule: "no-policy".into(), reason: None, source: None, suggest: None, approval_id: None }
     }
 }
 

@@ -64,7 +64,7 @@ fn unstartable(program: &Program, errno: Errno) -> Failure {
 }
 
 /// A relative candidate counts from the working directory.
-fn located(program: &Program, candidate: &[u8]) -> Vec<u8> {
+pub(crate) fn located(program: &Program, candidate: &[u8]) -> Vec<u8> {
     if candidate.first() == Some(&b'/') { candidate.to_vec() } else { join(program.directory.as_bytes(), candidate) }
 }
 

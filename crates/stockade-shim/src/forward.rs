@@ -146,7 +146,7 @@ impl Connection {
                 if let Some(input) = &mut self.input {
                     input.event(Ready { readable: false, writable: true, hung_up: false });
                 }
-                context.reply(id, &Reply::Started { pid: 0 });
+                context.reply(id, &Reply::Started { pid: 0, program: "".into() });
                 return None;
             }
             Ok(Ok(())) => return Some(Progress::Idle),

@@ -61,11 +61,12 @@ impl Run {
         };
         // Watched before the start, so that nothing can fail once the program runs; the kernel says again what is ready.
         watch(context, id, &ours).map_err(|errno| Failure::during("watch pipes", errno))?;
-        let pid = context.spawner.start(&program, &standard, terminal)?.as_raw_nonzero().get();
+        let (pid, executed) = context.spawner.start(&program, &standard, terminal)?;
+        let pid = pid.as_raw_nonzero().get();
         drop(standard);
         context.children.insert(pid, id);
         // A short program's end follows at once; one message wakes the host once.
-        context.reply_unhurried(id, &Reply::Started { pid: pid as u32 });
+        context.reply_unhurried(id, &Reply::Started { pid: pid as u32, program: executed.into() });
         let medium = if ours.terminal.is_some() { Medium::Terminal } else { Medium::Pipe };
         Ok(Self {
             pid,

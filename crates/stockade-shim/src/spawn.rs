@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
@@ -85,6 +85,12 @@ impl Program {
         }
         Ok(Self { candidates: candidates(name, path)?, directory, argv, env })
     }
+
+    /// Where a candidate lies; a relative one counts from the working directory.
+    fn located(&self, index: usize) -> Vec<u8> {
+        let candidate = self.candidates.get(index).map_or(b"".as_slice(), |candidate| candidate.as_bytes());
+        diagnose::located(self, candidate)
+    }
 }
 
 fn text(bytes: &[u8], what: &str) -> Result<CString, Failure> {
@@ -123,6 +129,8 @@ struct Orders<'a> {
     stdout: BorrowedFd<'a>,
     stderr: BorrowedFd<'a>,
     terminal: Terminal,
+    /// Which candidate was tried last; where the child executed, that one it was.
+    tried: AtomicUsize,
     failed_step: AtomicU8,
     errno: AtomicI32,
 }
@@ -133,8 +141,8 @@ impl Spawner {
         Self { stack: vec![0; STACK / size_of::<u128>()] }
     }
 
-    /// Starts a program in a session of its own; it has exactly the three descriptors.
-    pub(crate) fn start(&mut self, program: &Program, standard: &Standard, terminal: Terminal) -> Result<Pid, Failure> {
+    /// Starts a program in a session of its own; it has exactly the three descriptors. Says which file was executed.
+    pub(crate) fn start(&mut self, program: &Program, standard: &Standard, terminal: Terminal) -> Result<(Pid, Vec<u8>), Failure> {
         let orders = Orders {
             candidates: &program.candidates,
             directory: &program.directory,
@@ -144,6 +152,7 @@ impl Spawner {
             stdout: standard.stdout.as_fd(),
             stderr: standard.stderr.as_fd(),
             terminal,
+            tried: AtomicUsize::new(0),
             failed_step: AtomicU8::new(0),
             errno: AtomicI32::new(0),
         };
@@ -160,7 +169,7 @@ impl Spawner {
         let pid = Pid::from_raw(answer).ok_or_else(|| Failure::during("start a process", Errno::SRCH))?;
         let failed = orders.failed_step.load(Ordering::Relaxed);
         if failed == 0 {
-            return Ok(pid);
+            return Ok((pid, program.located(orders.tried.load(Ordering::Relaxed))));
         }
         // It is already ending; its number must not stay behind as a zombie's.
         let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
@@ -215,7 +224,8 @@ impl Orders<'_> {
     /// Tries the candidates like a shell does: a missing one leads to the next, a forbidden one is remembered.
     fn execute(&self) -> Errno {
         let mut worst = Errno::NOENT;
-        for candidate in self.candidates {
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            self.tried.store(index, Ordering::Relaxed);
             // SAFETY: all three point to NUL-terminated texts or null-terminated lists that outlive the call.
             unsafe { libc::execve(candidate.as_ptr(), self.argv.as_ptr(), self.env.as_ptr()) };
             match signals::last_error() {

@@ -79,7 +79,7 @@ impl Watch {
         }
         if !self.started {
             self.started = true;
-            context.reply(id, &Reply::Started { pid: 0 });
+            context.reply(id, &Reply::Started { pid: 0, program: "".into() });
         }
         let events = match self.read() {
             Ok(events) => events,

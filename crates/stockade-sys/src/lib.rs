@@ -9,6 +9,8 @@
 #[cfg(target_os = "linux")]
 pub mod background;
 #[cfg(target_os = "linux")]
+pub mod confine;
+#[cfg(target_os = "linux")]
 pub mod guest;
 #[cfg(target_os = "linux")]
 pub mod idmap;

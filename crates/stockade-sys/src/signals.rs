@@ -6,10 +6,34 @@ use rustix::io::Errno;
 
 use crate::raw;
 
+/// Bytes of one signal in a descriptor that delivers them.
+const SIZE: usize = size_of::<libc::signalfd_siginfo>();
+
 /// Signals that wait in a descriptor instead of interrupting.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
+    /// The other end, where they come from this very process: kept, so that the descriptor never reports that nobody can send any more.
+    _sender: Option<OwnedFd>,
+}
+
+/// Sends signals to whoever waits for them in this process, and to nobody else.
+#[derive(Debug)]
+pub struct Sender {
+    fd: OwnedFd,
+}
+
+impl Sender {
+    /// Sends one. Where more wait than a pipe holds, it is dropped: those before it say enough.
+    pub fn send(&self, signal: i32) {
+        let mut bytes = [0u8; SIZE];
+        // The number is the first field of what the kernel delivers.
+        for (to, from) in bytes.iter_mut().zip(signal.to_ne_bytes()) {
+            *to = from;
+        }
+        // Shorter than what a pipe takes whole or not at all.
+        let _ = rustix::io::write(&self.fd, &bytes);
+    }
 }
 
 impl Signals {
@@ -30,7 +54,15 @@ impl Signals {
         // SAFETY: the set is initialised; -1 asks for a new descriptor.
         let fd = raw::check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }.into())?;
         // SAFETY: signalfd returned a fresh descriptor that nobody else owns.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) }, _sender: None })
+    }
+
+    /// Signals that somebody in this process sends, for one of several things that it does at once; no real signal is touched.
+    pub fn sent() -> Result<(Sender, Self), Errno> {
+        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+        let (fd, sender) = rustix::pipe::pipe_with(flags)?;
+        let kept = rustix::io::fcntl_dupfd_cloexec(&sender, 0)?;
+        Ok((Sender { fd: sender }, Self { fd, _sender: Some(kept) }))
     }
 
     /// The descriptor, to poll on.
@@ -43,7 +75,25 @@ impl Signals {
         // SAFETY: all-zero bytes are a valid signalfd_siginfo: plain integers.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         // SAFETY: the buffer is one such structure, its size is given.
-        let n = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>()) };
-        (n == size_of::<libc::signalfd_siginfo>() as isize).then_some(info.ssi_signo as i32)
+        let n = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), SIZE) };
+        (n == SIZE as isize).then_some(info.ssi_signo as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_arrives_in_order_and_nothing_else_does() {
+        let (sender, signals) = Signals::sent().unwrap();
+        assert_eq!(signals.next(), None);
+        sender.send(libc::SIGTERM);
+        sender.send(libc::SIGKILL);
+        drop(sender);
+        assert_eq!((signals.next(), signals.next(), signals.next()), (Some(libc::SIGTERM), Some(libc::SIGKILL), None));
+        let mut waiting = [rustix::event::PollFd::new(signals.as_fd(), rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut waiting, Some(&now)), Ok(0), "a sender that is gone is no news");
     }
 }

@@ -204,8 +204,8 @@ wire_enum! {
         1 = Jailed { report: crate::plan::JailReport },
         /// A step of the jail failed; the guest ends.
         2 = JailFailed { step: String, detail: String, errno: i32 },
-        /// The program runs; `pid` is its number inside. May be held back for [`crate::frame::START_DELAY`] to travel with what follows.
-        3 = Started { pid: u32 },
+        /// The program runs; `pid` is its number inside, `program` the file that was executed. May be held back for [`crate::frame::START_DELAY`] to travel with what follows.
+        3 = Started { pid: u32, program: Bytes },
         /// Bytes of a stream.
         4 = Data { stream: Stream, bytes: Bytes },
         /// No more bytes on a stream.

@@ -64,7 +64,7 @@ fn a_kill_works_and_memory_is_bounded_though_the_host_reads_nothing() {
 fn input_beyond_its_credit_fails_the_request() {
     let mut guest = Guest::start();
     let id = guest.request(&shell("sleep 1000", true));
-    let Reply::Started { pid } = guest.reply(id) else { panic!("not started") };
+    let Reply::Started { pid, .. } = guest.reply(id) else { panic!("not started") };
     for _ in 0..40 {
         guest.send(id, &data(&vec![0; 64 << 10]));
     }

@@ -48,7 +48,7 @@ fn a_connection_carries_both_directions_and_half_closes() {
         guest.send(id, &data(b"abc"));
         guest.send(id, &data(b"def"));
         guest.send(id, &Request::Eof { stream: INPUT });
-        assert_eq!(guest.reply(id), Reply::Started { pid: 0 }, "{address}");
+        assert_eq!(guest.reply(id), Reply::Started { pid: 0, program: "".into() }, "{address}");
         assert_eq!(read_all(&mut guest, id), b"fedcba");
         assert_eq!(guest.reply(id), Reply::Done {});
         server.join().unwrap();
@@ -125,7 +125,7 @@ fn a_reset_connection_fails() {
     let mut guest = Guest::start();
     let id = guest.request(&Request::Connect { port: listener.local_addr().unwrap().port() });
     let (peer, _) = listener.accept().unwrap();
-    assert_eq!(guest.reply(id), Reply::Started { pid: 0 });
+    assert_eq!(guest.reply(id), Reply::Started { pid: 0, program: "".into() });
     rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
     drop(peer);
     assert!(matches!(guest.reply(id), Reply::Failed { kind: ErrorKind::Io {}, .. }));

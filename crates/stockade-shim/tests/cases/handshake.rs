@@ -56,7 +56,7 @@ fn malformed_frames_end_the_guest() {
 fn the_end_of_the_stream_ends_the_guest_and_what_it_started() {
     let mut guest = Guest::start();
     let id = guest.request(&shell("sleep 1000 & sleep 1000", false));
-    let Reply::Started { pid } = guest.reply(id) else { panic!("not started") };
+    let Reply::Started { pid, .. } = guest.reply(id) else { panic!("not started") };
     guest.stream.shutdown(std::net::Shutdown::Both).unwrap();
     assert_eq!(guest.wait().code(), Some(0));
     crate::client::eventually("the program is gone", || {

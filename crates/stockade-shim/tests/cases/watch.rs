@@ -7,7 +7,7 @@ use crate::client::{Guest, Scratch};
 
 fn start(guest: &mut Guest, scratch: &Scratch, recursive: bool) -> u32 {
     let id = guest.request(&Request::Watch { path: Bytes::from(scratch.0.to_str().unwrap()), recursive });
-    assert_eq!(guest.reply(id), Reply::Started { pid: 0 });
+    assert_eq!(guest.reply(id), Reply::Started { pid: 0, program: "".into() });
     id
 }
 
