@@ -61,11 +61,21 @@ pub enum Passing {
     Impossible,
 }
 
+/// Who waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// A caller, so the processor is not given up at once.
+    Somebody,
+    /// Nobody yet: whoever else wants the processor has it.
+    Nobody,
+}
+
 /// One end of a stream of frames.
 #[derive(Debug)]
 pub struct Connection {
     stream: OwnedFd,
     passing: Passing,
+    haste: Haste,
     incoming: FrameBuffer,
     /// Messages that arrived while the answer to another request was waited for.
     early: VecDeque<(u32, Vec<u8>)>,
@@ -80,6 +90,7 @@ impl Connection {
         Self {
             stream,
             passing,
+            haste: Haste::Somebody,
             incoming: FrameBuffer::default(),
             early: VecDeque::new(),
             descriptors: VecDeque::new(),
@@ -136,7 +147,7 @@ impl Connection {
                 return Ok(message);
             }
             let timeout = Timespec { tv_sec: i64::try_from(timeout_seconds).unwrap_or(i64::MAX), tv_nsec: 0 };
-            match self.wait_eagerly(&timeout) {
+            match self.wait(&timeout) {
                 Ok(0) => return Err(ConnectionError::Silent(timeout_seconds)),
                 Ok(_) => self.fill()?,
                 Err(Errno::INTR) => {}
@@ -145,11 +156,16 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes. What is expected soon is looked for again and again first, and whoever else wants the processor has it in
+    /// How it waits from now on.
+    pub fn set_haste(&mut self, haste: Haste) {
+        self.haste = haste;
+    }
+
+    /// Waits for bytes. What is expected soon, and waited for, is looked for again and again first, and whoever else wants the processor has it in
     /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine.
-    fn wait_eagerly(&self, timeout: &Timespec) -> Result<usize, Errno> {
+    fn wait(&self, timeout: &Timespec) -> Result<usize, Errno> {
         let begun = Instant::now();
-        while begun.elapsed() < EAGER {
+        while self.haste == Haste::Somebody && begun.elapsed() < EAGER {
             let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
             if rustix::event::poll(&mut wait, Some(&Timespec::default()))? > 0 {
                 return Ok(1);

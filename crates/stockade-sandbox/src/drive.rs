@@ -16,7 +16,10 @@ mod output;
 mod relay;
 mod standard;
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -39,6 +42,8 @@ pub enum Sink<'a> {
     Limited(BorrowedFd<'a>, u64),
     /// Into memory, until so many bytes; the rest is dropped.
     Buffer(u64),
+    /// The same, and whoever listens is told as it comes. They must not wait: the program does meanwhile.
+    Told(u64, &'a dyn Fn(&[u8])),
 }
 
 /// The program's streams.
@@ -111,6 +116,16 @@ pub struct Outcome {
     pub stderr: Captured,
     /// From the start of the program to its end.
     pub duration: Duration,
+    /// The file inside that was executed; `None` where none was.
+    pub program: Option<PathBuf>,
+}
+
+impl Outcome {
+    /// Something was done that is no program.
+    pub fn of_no_program() -> Self {
+        let nothing = Captured::default;
+        Self { ending: Ending::Code(0), stdout: nothing(), stderr: nothing(), duration: Duration::ZERO, program: None }
+    }
 }
 
 /// Runs a program to its end.
@@ -131,11 +146,12 @@ pub fn drive(
     drop(passed);
     // Only the program may hold its ends, or ours never see theirs closed.
     drop(standard.theirs);
-    let started = loop {
+    let (started, program) = loop {
         match connection.receive(START_SECONDS)? {
-            (got, Reply::Started { .. }) if got == id => {
+            (got, Reply::Started { program, .. }) if got == id => {
                 // The guest may have kept the news for a moment.
-                break Instant::now().checked_sub(START_DELAY).map_or(sent, |started| started.max(sent));
+                let started = Instant::now().checked_sub(START_DELAY).map_or(sent, |started| started.max(sent));
+                break (started, PathBuf::from(OsString::from_vec(program.0)));
             }
             (got, Reply::Failed { kind, message }) if got == id => {
                 let missing = kind == ErrorKind::NotExecutable {};
@@ -144,6 +160,7 @@ pub fn drive(
                     stdout: Captured::default(),
                     stderr: Captured::default(),
                     duration: Duration::ZERO,
+                    program: None,
                 });
             }
             // Left over from an earlier request on this stream.
@@ -154,7 +171,7 @@ pub fn drive(
     let mut relay = relay::Relay { id, ours: standard.ours };
     let ending = relay.run(connection, started, timeout, signals, watch)?;
     let [stdout, stderr] = relay.ours.outputs.map(|output| output.map(output::Output::into_captured).unwrap_or_default());
-    Ok(Outcome { ending, stdout, stderr, duration: started.elapsed() })
+    Ok(Outcome { ending, stdout, stderr, duration: started.elapsed(), program: Some(program) })
 }
 
 /// Rows and columns of a terminal; the usual size where it will not say.
@@ -204,24 +221,41 @@ mod tests {
 
     /// A guest that sends this many pieces of output, whatever its credit, to a reader that reads nothing.
     fn drive_to_a_full_pipe(pieces: usize) -> Result<Outcome, ConnectionError> {
+        let (_reader, writer) = rustix::pipe::pipe().unwrap();
+        drive_to(Sink::Descriptor(writer.as_fd()), pieces)
+    }
+
+    /// The same to anybody.
+    fn drive_to(stdout: Sink<'_>, pieces: usize) -> Result<Outcome, ConnectionError> {
         let (host, guest) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        let speaker = std::thread::spawn(move || {
+        // It stays at the stream until the host has heard everything: one that is gone cannot be given credit.
+        let speaker = std::thread::spawn(move || -> Result<Connection, ConnectionError> {
             let guest = Connection::new(guest, Passing::Impossible);
             let say = |reply: &Reply| guest.send_payload(1, &stockade_wire::codec::to_bytes(reply), &[]);
-            say(&Reply::Started { pid: 2 })?;
+            say(&Reply::Started { pid: 2, program: "".into() })?;
             for _ in 0..pieces {
                 say(&Reply::Data { stream: Stream::Output {}, bytes: vec![7; DATA_CHUNK].into() })?;
             }
-            say(&Reply::Exited { exit: Exit::Code { code: 0 } })
+            say(&Reply::Exited { exit: Exit::Code { code: 0 } })?;
+            Ok(guest)
         });
-        let (_reader, writer) = rustix::pipe::pipe().unwrap();
-        let streams = Streams::Plain { stdin: None, stdout: Sink::Descriptor(writer.as_fd()), stderr: Sink::Buffer(0) };
+        let streams = Streams::Plain { stdin: None, stdout, stderr: Sink::Buffer(0) };
         let exec = Exec { argv: vec!["true".into()], env: Vec::new(), cwd: "/".into(), stdio: Stdio::Passed {} };
         let mut connection = Connection::new(host, Passing::Impossible);
         let outcome = drive(&mut connection, exec, streams, Some(Duration::from_secs(1)), None, &mut Calm);
         drop(connection);
         let _ = speaker.join();
         outcome
+    }
+
+    #[test]
+    fn who_listens_hears_what_is_captured_and_no_more() {
+        let heard = std::cell::RefCell::new(Vec::new());
+        let listener = |bytes: &[u8]| heard.borrow_mut().extend_from_slice(bytes);
+        let limit = DATA_CHUNK + 10;
+        let outcome = drive_to(Sink::Told(limit as u64, &listener), 3).unwrap();
+        assert_eq!((heard.borrow().as_slice(), outcome.stdout.truncated), (&*outcome.stdout.bytes, true));
+        assert_eq!((heard.borrow().len(), outcome.stdout.total), (limit, 3 * DATA_CHUNK as u64));
     }
 
     #[test]

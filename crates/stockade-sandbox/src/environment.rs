@@ -58,6 +58,9 @@ const LOCALE: [&str; 13] = [
     "LC_TIME",
 ];
 
+/// Every variable of the caller's that is looked at though no flag names it.
+pub const LOOKED_AT: [&[&str]; 4] = [&PLAIN, &LOCALE, &TOOLCHAIN_CHOICES, &TOOLCHAIN_ROOTS];
+
 /// Builds the environment from the caller's variables, the flags, and what is mounted.
 pub fn build(
     caller: impl Fn(&str) -> Option<OsString>,

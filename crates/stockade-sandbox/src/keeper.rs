@@ -114,6 +114,7 @@ pub fn hold(
         guard: &guard,
         programs: Some(&programs),
         way_out: opened.as_ref().map(|opened| &opened.way_out),
+        meanwhile: None,
     };
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running).and_then(refuse_without_namespaces);
     // Only the guest has its end of the way out from here on, so that egress sees it go.

@@ -30,15 +30,23 @@ pub mod guest;
 #[cfg(wall)]
 pub mod hold;
 #[cfg(wall)]
+pub mod intent;
+#[cfg(wall)]
 pub mod keeper;
 #[cfg(wall)]
+pub mod launch;
+#[cfg(wall)]
 mod leftovers;
+#[cfg(wall)]
+pub mod letter;
 #[cfg(wall)]
 pub mod limits;
 #[cfg(wall)]
 pub mod once;
 #[cfg(wall)]
-pub use stockade_sys::{background, signals, variables};
+pub mod pool;
+#[cfg(wall)]
+pub use stockade_sys::{background, confine, signals, variables};
 #[cfg(wall)]
 pub mod sandbox;
 #[cfg(wall)]
@@ -60,5 +68,5 @@ pub mod workspace;
 #[cfg(wall)]
 /// Parts of the guest's protocol that callers name: programs, streams, descriptions of files.
 pub mod wire {
-    pub use stockade_wire::message::{Entry, Exec, FileKind, FileStat, Stdio};
+    pub use stockade_wire::message::{Entry, ErrorKind, Exec, FileKind, FileStat, Stdio};
 }

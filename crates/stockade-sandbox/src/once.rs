@@ -1,7 +1,7 @@
 //! One command in a fresh sandbox, from an empty directory to a result: what `stockade run` does.
 //!
 //! ```text
-//! directory + lock ─▶ start ─▶ drive ─▶ killed ─▶ changes read ─▶ kept (changed) or buried (unchanged) ─▶ result
+//! directory + lock ─▶ start, intent ─▶ drive ─▶ killed ─▶ changes read ─▶ kept (changed) or buried (unchanged) ─▶ result
 //!                                                                                                       └▶ remains
 //! ```
 //!
@@ -29,11 +29,17 @@ use crate::drive::{self, Outcome, Streams};
 use crate::files::{FileError, Files};
 use crate::gate::{Gate, GateError, Opened};
 use crate::guard::Guard;
+use crate::intent::{Intent, IntentError, Pledge};
+use crate::launch::remote::Ready;
 use crate::sandbox::Sandbox;
 use crate::state::{Grave, Kind, Owned, Record, Sandboxes, StateError};
 use crate::workspace::change::{EntryType, LayerChange, Moment};
+use crate::workspace::digest::ContentDigest;
 use crate::workspace::layer::{Layer, LayerError};
 use crate::workspace::{apply, kept, plan, remove, strays};
+
+/// An upper layer that is held in memory, as a wall exports it.
+const UPPER: &str = "layers/layer/upper";
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -55,6 +61,8 @@ pub struct Job<'a> {
     pub on_success: OnSuccess,
     /// Opens its way out; `None`: it has none.
     pub gate: Option<&'a dyn Gate>,
+    /// Writes down that it is about to run; `None`: nobody does.
+    pub intent: Option<&'a dyn Intent>,
 }
 
 /// What happens to an overlay's changes after a program that returned 0.
@@ -71,12 +79,34 @@ pub enum OnSuccess {
 pub struct Extras<'a> {
     /// Its directory, where that was made already.
     pub owned: Option<Owned>,
+    /// A jail of this very specification that stands already, with its directory; it has no way out.
+    pub ready: Option<Ready>,
     /// The name a person gave it.
     pub name: Option<SandboxName>,
     /// What is put into home before the program starts.
     pub furniture: Option<&'a dyn Furnish>,
     /// What becomes of an overlay when whoever runs the job is killed.
     pub killed: Killed,
+    /// What becomes of it when the job ends. Only a directory that was made already can have one that stays.
+    pub overlay: Overlay,
+}
+
+/// What becomes of an overlay when a job ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Overlay {
+    /// It is kept, brought back, or buried with the directory.
+    #[default]
+    OfTheJob,
+    /// It stays where it is, for the next job in this directory. One at a time: two mounts of one layer are undefined.
+    Stays,
+}
+
+/// What is done in a sandbox that stands.
+pub enum Work<'a, 'w> {
+    /// The job's program runs to its end.
+    Program(Streams<'a>, Option<&'a Signals>),
+    /// Files are looked at or written, and no program runs. Whoever does it keeps what came of it.
+    Files(&'w mut dyn FnMut(&mut Files<'_>)),
 }
 
 /// What becomes of an overlay when whoever runs a job is killed.
@@ -123,6 +153,9 @@ pub enum JobError {
     /// The way out.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// The intent was not written, so nothing ran.
+    #[error(transparent)]
+    Intent(#[from] IntentError),
     /// The stream to the guest.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
@@ -140,6 +173,9 @@ pub enum JobError {
     /// The changes cannot be kept.
     #[error("keeping the changes: {0}")]
     Keep(String),
+    /// The changes would be gone when the job ends, and the next one needs them.
+    #[error("changes are held in memory here, so they would not last from one call to the next")]
+    Fleeting,
 }
 
 /// What came of a job.
@@ -155,6 +191,8 @@ pub struct Done {
     pub steps: Vec<(String, u32)>,
     /// What changed in the workspace.
     pub changes: Vec<Change>,
+    /// For each change, the digest of what is there now, where it is a file that was read.
+    pub digests: Vec<Option<ContentDigest>>,
     /// How many changes were kept; `None`: no overlay was.
     pub kept: Option<usize>,
     /// How many changes were brought back.
@@ -175,6 +213,11 @@ pub struct Remains {
 }
 
 impl Remains {
+    /// Nothing is left.
+    pub fn nothing() -> Self {
+        Self { sandbox: None, grave: None }
+    }
+
     /// Clears it away, and waits until it is gone.
     pub fn clear(self) -> Result<(), StateError> {
         if let Some(sandbox) = self.sandbox {
@@ -191,8 +234,17 @@ pub fn run(job: &Job<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Re
 
 /// Runs a job with what it has beyond a plain run.
 pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals: Option<&Signals>) -> Result<(Done, Remains), JobError> {
-    let Extras { owned, name, furniture, killed } = extras;
-    let owned = owned.map_or_else(|| Sandboxes::open(job.state)?.create(), Ok)?;
+    work_with(job, extras, Work::Program(streams, signals))
+}
+
+/// Does something in a fresh sandbox, from its beginning to its end.
+pub fn work_with(job: &Job<'_>, extras: Extras<'_>, work: Work<'_, '_>) -> Result<(Done, Remains), JobError> {
+    let Extras { owned, ready, name, furniture, killed, overlay } = extras;
+    let stays = overlay == Overlay::Stays && owned.is_some();
+    let (owned, standing) = match ready {
+        Some(Ready { owned, sandbox }) => (owned, Some(sandbox)),
+        None => (owned.map_or_else(|| Sandboxes::open(job.state)?.create(), Ok)?, None),
+    };
     let spec = job.spec;
     let workspace = spec.workspace.path.as_path();
     let mut record = Record::new(owned.id.clone(), Kind::Run, job.backend.kind().name(), workspace, spec.workspace.mode);
@@ -201,32 +253,50 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
         record.kept = Some(Vec::new());
     }
     record.command = job.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    owned.write_record(&record)?;
-    let guard = guard_of(job, &owned)?;
-    let started = open(job, &owned).and_then(|opened| {
-        let mut sandbox = start(job, &owned, &guard, opened.as_ref())?;
-        let way_out = opened.as_ref().map(|opened| opened.environment.as_slice()).unwrap_or_default();
-        let files = furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default();
+    if !stays {
+        owned.write_record(&record)?;
+    }
+    // What stands already writes through nowhere.
+    let guard = if standing.is_some() { Guard::default() } else { guard_of(job, &owned)? };
+    let started = match standing {
+        Some(sandbox) => Pledge::new(job.intent, &owned.id, spec).redeem().map(|()| (sandbox, Vec::new())).map_err(JobError::from),
+        None => raise(job, &owned, &guard, furniture),
+    };
+    let started = started.and_then(|(mut sandbox, files)| {
         put_in(&mut sandbox, &files)?;
-        Ok(sandbox)
+        let exports = sandbox.take_exports();
+        if stays && exports.iter().any(|(name, _)| name == UPPER) {
+            return Err(JobError::Fleeting);
+        }
+        Ok((sandbox, exports))
     });
-    let mut sandbox = match started {
-        Ok(sandbox) => sandbox,
+    let (mut sandbox, mut exports) = match started {
+        Ok(started) => started,
         Err(error) => {
-            owned.remove()?;
+            if stays {
+                owned.clear_job(job.state)?;
+            } else {
+                owned.remove()?;
+            }
             return Err(error);
         }
     };
     let enforcement = sandbox.enforcement().clone();
     let steps = sandbox.steps().to_vec();
     let notes = sandbox.notes().to_vec();
-    let driven = sandbox.exec(job.argv, streams, signals);
+    let driven = match work {
+        Work::Program(streams, signals) => sandbox.exec(job.argv, streams, signals),
+        Work::Files(act) => {
+            act(&mut sandbox.files());
+            Ok(Outcome::of_no_program())
+        }
+    };
     let mut left_running = Vec::new();
     if let (Ok(_), Some(furniture)) = (&driven, furniture) {
         left_running = sandbox.programs();
         furniture.look_back(&mut sandbox.files());
     }
-    let exports = sandbox.take_exports();
+    exports.extend(sandbox.take_exports());
     // From here on nothing inside runs any more, so what is read is what there is.
     sandbox.silence();
     let mut violations = guard.quarantine(&owned.directory.join("quarantine"));
@@ -236,7 +306,7 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
         Ok(outcome) => outcome,
         Err(error) => {
             // The stream broke: somebody killed the guest. Work that was done until then is kept where it would be if we had been killed.
-            let is_kept = killed == Killed::Keeps && upper.is_some_and(|upper| kept::is_empty_layer(&upper) == Ok(false));
+            let is_kept = stays || killed == Killed::Keeps && upper.is_some_and(|upper| kept::is_empty_layer(&upper) == Ok(false));
             if !is_kept {
                 owned.remove()?;
             }
@@ -249,6 +319,7 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
         enforcement,
         steps,
         changes: Vec::new(),
+        digests: Vec::new(),
         kept: None,
         applied: 0,
         notes,
@@ -256,6 +327,10 @@ pub fn run_with(job: &Job<'_>, extras: Extras<'_>, streams: Streams<'_>, signals
         left_running,
     };
     let grave = match upper {
+        _ if stays => {
+            owned.clear_job(job.state)?;
+            None
+        }
         Some(upper) if !kept::is_empty_layer(&upper).map_err(|e| JobError::Keep(e.to_string()))? => {
             finish_overlay(job, &mut done, owned, record, &upper)?
         }
@@ -289,16 +364,36 @@ fn put_in(sandbox: &mut Sandbox, files: &[HomeFile]) -> Result<(), JobError> {
     Ok(())
 }
 
+/// Opens the way out and raises the wall while the intent is written; with it come files that are to be put in.
+fn raise(job: &Job<'_>, owned: &Owned, guard: &Guard, furniture: Option<&dyn Furnish>) -> Result<(Sandbox, Vec<HomeFile>), JobError> {
+    let opened = open(job, owned)?;
+    let furnished = opened.as_ref().map(|opened| opened.furnish(job.spec));
+    let spec = furnished.as_ref().unwrap_or(job.spec);
+    let pledge = Pledge::new(job.intent, &owned.id, spec);
+    let sandbox = start(job, owned, guard, opened.as_ref(), spec, &pledge)?;
+    pledge.redeem()?;
+    let way_out = opened.as_ref().map(|opened| opened.environment.as_slice()).unwrap_or_default();
+    Ok((sandbox, furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default()))
+}
+
 fn open(job: &Job<'_>, owned: &Owned) -> Result<Option<Opened>, JobError> {
     Ok(job.gate.map(|gate| gate.open(&owned.id, &owned.directory)).transpose()?)
 }
 
-fn start(job: &Job<'_>, owned: &Owned, guard: &Guard, opened: Option<&Opened>) -> Result<Sandbox, BackendError> {
-    let furnished = opened.map(|opened| opened.furnish(job.spec));
+fn start(
+    job: &Job<'_>,
+    owned: &Owned,
+    guard: &Guard,
+    opened: Option<&Opened>,
+    spec: &SandboxSpec,
+    pledge: &Pledge<'_>,
+) -> Result<Sandbox, BackendError> {
+    // What comes of it is asked for when the sandbox stands.
+    let meanwhile = || drop(pledge.redeem());
     let hidden = [job.state.to_owned(), job.runtime.to_owned()];
     let programs = crate::state::programs(job.state);
     let start = Start {
-        spec: furnished.as_ref().unwrap_or(job.spec),
+        spec,
         id: &owned.id,
         directory: &owned.directory,
         home: job.home,
@@ -307,6 +402,7 @@ fn start(job: &Job<'_>, owned: &Owned, guard: &Guard, opened: Option<&Opened>) -
         guard,
         programs: Some(&programs),
         way_out: opened.map(|opened| &opened.way_out),
+        meanwhile: Some(&meanwhile),
     };
     Sandbox::start(job.backend, &start)
 }
@@ -317,7 +413,7 @@ fn bring_upper(owned: &Owned, exports: &[(String, std::os::fd::OwnedFd)], spec: 
         return Ok(None);
     }
     let upper = owned.directory.join("layer/upper");
-    if let Some((_, fd)) = exports.iter().find(|(name, _)| name == "layers/layer/upper") {
+    if let Some((_, fd)) = exports.iter().find(|(name, _)| name == UPPER) {
         bring_out(fd.as_fd(), &upper).map_err(JobError::Keep)?;
     }
     Ok(upper.is_dir().then_some(upper))
@@ -342,6 +438,7 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
         return Ok(Some(owned.bury()?));
     }
     done.changes = listed(&changes);
+    done.digests = digests(&changes);
     if job.on_success == OnSuccess::Apply && done.outcome.ending == drive::Ending::Code(0) {
         let plan = plan::Plan::from(&changes, &[]);
         // Killed on the way, what was not brought back yet is still there to be.
@@ -369,16 +466,25 @@ fn finish_overlay(job: &Job<'_>, done: &mut Done, owned: Owned, mut record: Reco
 
 /// Changes as people list them: a directory is named only when nothing beneath it is.
 pub fn listed(changes: &[LayerChange]) -> Vec<Change> {
-    let is_directory = |c: &LayerChange| c.new.as_ref().or(c.old.as_ref()).is_some_and(|e| e.kind == EntryType::Directory);
+    worth_listing(changes).map(LayerChange::to_change).collect()
+}
+
+/// The digests of what [`listed`] lists, in the same order.
+pub fn digests(changes: &[LayerChange]) -> Vec<Option<ContentDigest>> {
+    worth_listing(changes).map(|change| change.new.as_ref().and_then(|entry| entry.digest)).collect()
+}
+
+fn worth_listing(changes: &[LayerChange]) -> impl Iterator<Item = &LayerChange> {
+    let is_directory = move |c: &LayerChange| c.new.as_ref().or(c.old.as_ref()).is_some_and(|e| e.kind == EntryType::Directory);
     // Paths are sorted, so what lies beneath a directory follows it, though perhaps not at once (`a`, `a-b`, `a/c`).
-    let covered = |at: usize, c: &LayerChange| {
+    let covered = move |at: usize, c: &LayerChange| {
         changes
             .iter()
             .skip(at + 1)
             .take_while(|o| o.path.as_os_str().as_bytes().starts_with(c.path.as_os_str().as_bytes()))
             .any(|o| o.path.starts_with(&c.path))
     };
-    changes.iter().enumerate().filter(|(at, c)| !(is_directory(c) && covered(*at, c))).map(|(_, c)| c.to_change()).collect()
+    changes.iter().enumerate().filter(move |(at, c)| !(is_directory(c) && covered(*at, c))).map(|(_, c)| c)
 }
 
 /// Remembers what an apply wrote, so that a second one does not take it for somebody else's change.

@@ -51,17 +51,16 @@ fn judge_without_a_wall(enforcement: &Enforcement, spec: &SandboxSpec) -> Result
 impl Sandbox {
     /// Starts a sandbox; refuses when a demand is held worse than it must be.
     pub fn start(backend: &dyn Backend, start: &Start<'_>) -> Result<Self, BackendError> {
-        Self::around(backend.start(start)?, backend.kind(), start)
+        Self::around(backend.start(start)?, backend.kind(), start.spec)
     }
 
     /// A handle of what a wall started, judged once more.
-    pub(crate) fn around(running: Box<dyn Running>, kind: BackendKind, start: &Start<'_>) -> Result<Self, BackendError> {
+    pub(crate) fn around(running: Box<dyn Running>, kind: BackendKind, spec: &SandboxSpec) -> Result<Self, BackendError> {
         if kind == local::KIND {
-            judge_without_a_wall(running.enforcement(), start.spec)?;
+            judge_without_a_wall(running.enforcement(), spec)?;
         } else {
-            judge(running.enforcement(), start.spec)?;
+            judge(running.enforcement(), spec)?;
         }
-        let spec = start.spec;
         let mut environment = spec.env.clone();
         for (name, value) in running.environment() {
             environment.retain(|(known, _)| known != name);
@@ -198,6 +197,11 @@ impl Sandbox {
     pub(crate) fn kill(&self) {
         // Fails only where it is gone already.
         let _ = rustix::process::pidfd_send_signal(self.running.process(), rustix::process::Signal::KILL);
+    }
+
+    /// The wall, for whoever hands it on to another process.
+    pub(crate) fn wall(&mut self) -> &mut dyn Running {
+        self.running.as_mut()
     }
 
     pub(crate) fn files(&mut self) -> Files<'_> {

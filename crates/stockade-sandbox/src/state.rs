@@ -36,6 +36,8 @@ use crate::workspace::{remove, strays};
 const RECORD_VERSION: u32 = 1;
 /// Before the name of a directory that is being removed.
 const DEAD: &str = ".dead-";
+/// What of a sandbox's directory lasts longer than one job.
+const LASTING: [&str; 3] = ["lock", "record.json", "layer"];
 /// A record larger than this is damaged.
 const MAX_RECORD: u64 = 64 << 20;
 /// Quarantines of one sandbox.
@@ -102,6 +104,9 @@ pub struct Record {
     pub name: Option<SandboxName>,
     /// Whose.
     pub kind: Kind,
+    /// The agent that made it, `client/name`; nobody where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The wall.
     pub backend: String,
     /// The workspace (bytes that are not UTF-8 are lossy here; `workspace_hex` has them all).
@@ -149,6 +154,7 @@ impl Record {
             id,
             name: None,
             kind,
+            agent: None,
             backend: backend.to_owned(),
             workspace: workspace.to_string_lossy().into_owned(),
             workspace_hex: hex(bytes),
@@ -432,6 +438,29 @@ impl Owned {
     /// Reads the record back.
     pub fn record(&self) -> Result<Record, StateError> {
         read_record(&self.directory, &self.id)
+    }
+
+    /// The same directory once more, for one of several jobs in it. It is owned for as long as any of these values lives.
+    pub fn share(&self) -> Result<Self, StateError> {
+        let lock = self.lock.try_clone().map_err(io("keeping the lock of", &self.directory))?;
+        Ok(Self { directory: self.directory.clone(), id: self.id.clone(), lock })
+    }
+
+    /// Removes what a job left that is of no use to the next: everything but the lock, the record and the workspace's layer.
+    pub fn clear_job(&self, state: &Path) -> Result<(), StateError> {
+        save_quarantine(&self.directory, &self.id, state)?;
+        for entry in fs::read_dir(&self.directory).map_err(io("reading", &self.directory))?.flatten() {
+            if LASTING.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove::remove_tree(&path).map_err(|e| io("removing", &path)(told(&e)))?;
+            } else {
+                fs::remove_file(&path).map_err(io("removing", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// The lock, to be passed on to a process that takes over.

@@ -28,7 +28,7 @@ use stockade_core::spec::{BackendKind, MountMode, SandboxSpec};
 
 use crate::backends::jail::JailTemplate;
 use crate::backends::{BackendError, Start};
-use crate::connection::Passing;
+use crate::connection::{Haste, Passing};
 use crate::guard::Guard;
 use crate::sandbox::Sandbox;
 use crate::state::{self, Kind, Owned, Record, Sandboxes, StateError};
@@ -147,7 +147,7 @@ impl Template {
             }
         };
         let shared = Shared { recipe, sandboxes, programs, jails: Some((jails, owned)), stock: Mutex::default(), changed: Condvar::new() };
-        let first = shared.make()?;
+        let first = shared.make(Haste::Somebody)?;
         shared.lock().ready.push_back(first);
         let mut template = Self { shared: Arc::new(shared), threads: Vec::new() };
         for (name, work) in [("stockade-maker", Shared::keep_full as fn(&Shared)), ("stockade-reaper", Shared::clear_away)] {
@@ -162,10 +162,17 @@ impl Template {
     pub fn take(&self) -> Result<Taken, TemplateError> {
         let standing = match self.shared.next() {
             Some(standing) => standing,
-            None => self.shared.make()?,
+            None => self.shared.make(Haste::Somebody)?,
         };
         let id = standing.owned.id.clone();
         Ok(Taken { standing: Some(standing), id, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Whether what jails of it show of the host is still what there is. One that was prepared before something moved is not used again.
+    pub fn is_true(&self) -> bool {
+        let Shared { recipe, programs, jails, .. } = &*self.shared;
+        let Some((jails, owned)) = jails else { return false };
+        jails.is_true(&start_of(recipe, programs, owned, &Guard::default()))
     }
 
     /// How many jails wait at this moment.
@@ -194,7 +201,16 @@ impl Taken {
     pub fn id(&self) -> &SandboxId {
         &self.id
     }
+
+    /// The jail and its directory, for whoever hands them on. The template stays at least as long as the last value: jails end with it.
+    pub(crate) fn part(mut self) -> Option<(Sandbox, Owned, Keep)> {
+        let Standing { sandbox, owned } = self.standing.take()?;
+        Some((sandbox, owned, Keep(Arc::clone(&self.shared))))
+    }
 }
+
+/// Keeps a template, though nobody takes jails from it any more.
+pub(crate) struct Keep(#[expect(dead_code, reason = "held, not read")] Arc<Shared>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Stock> {
@@ -251,8 +267,9 @@ impl Shared {
                 }
             }
             stock.making += 1;
+            let stock_is_awaited = stock.waiting > 0;
             drop(stock);
-            let made = self.make();
+            let made = self.make(if stock_is_awaited { Haste::Somebody } else { Haste::Nobody });
             stock = self.lock();
             stock.making -= 1;
             match made {
@@ -283,13 +300,15 @@ impl Shared {
     }
 
     /// A jail in a new directory.
-    fn make(&self) -> Result<Standing, TemplateError> {
+    fn make(&self, haste: Haste) -> Result<Standing, TemplateError> {
         let owned = new_directory(&self.sandboxes, &self.recipe.spec)?;
         let guard = Guard::default();
         let start = start_of(&self.recipe, &self.programs, &owned, &guard);
         let gone = || BackendError::Step { step: "cloning".into(), detail: "the template has ended".into(), fix: String::new() };
         let made = match &self.jails {
-            Some((jails, _)) => jails.start(&start).and_then(|running| Sandbox::around(running, BackendKind::Jail, &start)),
+            Some((jails, _)) => {
+                jails.start(&start, haste).and_then(|running| Sandbox::around(running, BackendKind::Jail, &self.recipe.spec))
+            }
             None => Err(gone()),
         };
         match made {
@@ -380,6 +399,7 @@ fn start_of<'a>(recipe: &'a Recipe, programs: &'a Path, owned: &'a Owned, guard:
         guard,
         programs: Some(programs),
         way_out: None,
+        meanwhile: None,
     }
 }
 

@@ -86,6 +86,7 @@ fn in_workspace(backend: &dyn Backend, kind: Kind, owned: &crate::state::Owned, 
         guard: &Guard::default(),
         programs: None,
         way_out: None,
+        meanwhile: None,
     };
     let mut sandbox = Sandbox::start(backend, &start)?;
     let (enforcement, steps) = (sandbox.enforcement().clone(), sandbox.steps().to_vec());

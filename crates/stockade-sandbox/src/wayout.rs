@@ -4,7 +4,9 @@
 //! guest's own `wayout.rs`.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 /// Where the authorities that programs inside trust are, whatever the system's own place for them is.
@@ -28,7 +30,9 @@ const IN_A_JAVA: [&str; 2] = ["lib/security/cacerts", "jre/lib/security/cacerts"
 /// No machine has more Javas than this.
 const MOST_JAVAS: usize = 32;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use stockade_core::demand::Demand;
+use stockade_wire::opening::Opening;
 use stockade_wire::plan;
 
 use crate::backends::BackendError;
@@ -72,6 +76,19 @@ pub(crate) fn shown(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 }
 
 impl WayOut {
+    /// Hands a connection over, as a guest does with one that was made to its proxy: for a process of ours that has to reach a host and is no sandbox.
+    pub fn pass(&self, connection: BorrowedFd<'_>) -> std::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let connections = [connection];
+        if !control.push(SendAncillaryMessage::ScmRights(&connections)) {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let bytes = Opening::Proxy.bytes();
+        rustix::net::sendmsg(&self.channel, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        Ok(())
+    }
+
     /// What the guest is told; refused where it cannot be as it says.
     pub(crate) fn plan(&self, passing: Passing) -> Result<plan::WayOut, BackendError> {
         let refuse = |detail: String, fix: &str| Err(BackendError::Step { step: "way out".into(), detail, fix: fix.into() });

@@ -68,6 +68,7 @@ impl Ground {
             guard: &Guard::default(),
             programs: None,
             way_out: None,
+            meanwhile: None,
         };
         let sandbox = Sandbox::start(backend, &start).unwrap();
         Self { sandbox, workspace, _directory: directory }

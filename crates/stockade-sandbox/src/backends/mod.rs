@@ -107,6 +107,8 @@ pub struct Start<'a> {
     pub programs: Option<&'a Path>,
     /// How programs inside reach their egress process; `None`: they have loopback and no route.
     pub way_out: Option<&'a WayOut>,
+    /// Something that takes a while, may be done while the guest is busy, and need not be done by the time that it stands.
+    pub meanwhile: Option<&'a dyn Fn()>,
 }
 
 /// A guest behind its wall.

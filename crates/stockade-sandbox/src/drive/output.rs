@@ -61,7 +61,7 @@ impl<'a> Output<'a> {
                 let regular = rustix::fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
                 if regular { Manner::Plain } else { Manner::NoWait }
             }
-            Sink::Buffer(_) => Manner::Plain,
+            Sink::Buffer(_) | Sink::Told(..) => Manner::Plain,
         };
         Self { sink, captured: Captured::default(), pending: Vec::new(), start: 0, owed: 0, manner, pipe: None }
     }
@@ -125,8 +125,9 @@ impl<'a> Output<'a> {
         self.captured.total += bytes.len() as u64;
         self.captured.truncated |= kept.len() < bytes.len();
         self.owed += match self.sink {
-            Sink::Buffer(_) => {
+            Sink::Buffer(_) | Sink::Told(..) => {
                 self.captured.bytes.extend_from_slice(kept);
+                self.tell(kept);
                 bytes.len()
             }
             Sink::Descriptor(_) | Sink::Limited(..) => {
@@ -142,7 +143,7 @@ impl<'a> Output<'a> {
     fn room(&self) -> usize {
         match self.sink {
             Sink::Descriptor(_) => usize::MAX,
-            Sink::Limited(_, limit) | Sink::Buffer(limit) => {
+            Sink::Limited(_, limit) | Sink::Buffer(limit) | Sink::Told(limit, _) => {
                 usize::try_from(limit.saturating_sub(self.captured.total)).unwrap_or(usize::MAX)
             }
         }
@@ -151,7 +152,7 @@ impl<'a> Output<'a> {
     fn descriptor(&self) -> Option<BorrowedFd<'a>> {
         match self.sink {
             Sink::Descriptor(fd) | Sink::Limited(fd, _) => Some(fd),
-            Sink::Buffer(_) => None,
+            Sink::Buffer(_) | Sink::Told(..) => None,
         }
     }
 
@@ -160,7 +161,8 @@ impl<'a> Output<'a> {
         let room = self.room();
         let Some(pipe) = &mut self.pipe else { return };
         // `pending` is empty here, so it also serves for what is dropped.
-        let space = if room > 0 && matches!(self.sink, Sink::Buffer(_)) { &mut self.captured.bytes } else { &mut self.pending };
+        let is_kept = room > 0 && matches!(self.sink, Sink::Buffer(_) | Sink::Told(..));
+        let space = if is_kept { &mut self.captured.bytes } else { &mut self.pending };
         let before = space.len();
         space.reserve(CHUNK);
         let count = match rustix::io::read(&pipe.reader, spare_capacity(space)) {
@@ -189,6 +191,18 @@ impl<'a> Output<'a> {
         space.truncate(before + count.min(room));
         self.captured.total += count as u64;
         self.captured.truncated |= count > room;
+        if is_kept {
+            self.tell(self.captured.bytes.get(before..).unwrap_or_default());
+        }
+    }
+
+    /// Says what was captured, to whoever listens.
+    fn tell(&self, bytes: &[u8]) {
+        if let Sink::Told(_, listener) = self.sink
+            && !bytes.is_empty()
+        {
+            listener(bytes);
+        }
     }
 
     /// Writes what can be written now. A reader that went away is not an error of ours: the program goes on.

@@ -110,6 +110,8 @@ impl Relay<'_> {
                                 connection.send(self.id, &Request::Resize { rows, cols }, &[])?;
                             }
                         }
+                        // No process can catch this one: it comes from whoever runs the job, and means now.
+                        libc::SIGKILL => give_up = Some((Instant::now(), libc::SIGKILL)),
                         libc::SIGINT if interrupts >= 2 => give_up = Some((Instant::now(), libc::SIGINT)),
                         signal => {
                             interrupts += u32::from(signal == libc::SIGINT);

@@ -109,7 +109,7 @@ fn passed<'a>(stdin: Option<BorrowedFd<'a>>, stdout: Sink<'a>, stderr: Sink<'a>)
 fn output(sink: Sink<'_>) -> Result<(Handed<'_>, Option<Output<'_>>), Errno> {
     match sink {
         Sink::Descriptor(fd) => Ok((Handed::Callers(fd), None)),
-        Sink::Limited(..) | Sink::Buffer(_) => {
+        Sink::Limited(..) | Sink::Buffer(_) | Sink::Told(..) => {
             let (reader, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
             rustix::io::ioctl_fionbio(&reader, true)?;
             Ok((Handed::Ours(theirs), Some(Output::piped(sink, reader))))

@@ -92,6 +92,7 @@ fn from_nothing(recipe: &Recipe) -> (Sandbox, state::Owned) {
         guard: &Guard::default(),
         programs: Some(&state::programs(&recipe.state)),
         way_out: None,
+        meanwhile: None,
     };
     (Sandbox::start(&Jail::default(), &start).unwrap(), owned)
 }

@@ -84,6 +84,7 @@ fn with_start<T>(base: &Path, way_out: Option<&WayOut>, act: impl FnOnce(&Start<
         guard: &Guard::default(),
         programs: None,
         way_out,
+        meanwhile: None,
     };
     act(&start, &workspace, &mut Some(owned))
 }

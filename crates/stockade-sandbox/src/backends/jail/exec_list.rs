@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::super::BackendError;
@@ -16,6 +15,8 @@ use super::super::BackendError;
 const MAX_FILES: usize = 2000;
 /// Program headers and dynamic entries of one file at most.
 const MAX_HEADERS: usize = 4096;
+/// Bytes of a name in such a file at most.
+const MAX_TEXT: usize = 4096;
 /// Library directories that loaders know without being told.
 const LIBRARY_DIRS: [&str; 10] = [
     "/lib/x86_64-linux-gnu",
@@ -73,8 +74,8 @@ impl Closure<'_> {
         self.files.insert(file.to_owned());
         let shown = file.display();
         let mut head = [0u8; 256];
-        let mut handle = fs::File::open(file).map_err(|e| format!("reading {shown}: {e}"))?;
-        let n = handle.read(&mut head).map_err(|e| format!("reading {shown}: {e}"))?;
+        let handle = fs::File::open(file).map_err(|e| format!("reading {shown}: {e}"))?;
+        let n = handle.read_at(&mut head, 0).map_err(|e| format!("reading {shown}: {e}"))?;
         let head = head.get(..n).unwrap_or_default();
         if let Some(line) = head.strip_prefix(b"#!") {
             return self.add_script(line, depth);
@@ -82,7 +83,7 @@ impl Closure<'_> {
         if !head.starts_with(b"\x7fELF") {
             return Ok(());
         }
-        let elf = Elf::read(&mut handle).ok_or_else(|| format!("{shown} is not a program this version understands"))?;
+        let elf = Elf::read(&handle).ok_or_else(|| format!("{shown} is not a program this version understands"))?;
         if let Some(loader) = elf.interpreter {
             let loader = fs::canonicalize(&loader).map_err(|e| format!("the loader {} of {shown}: {e}", loader.display()))?;
             self.add(&loader, depth + 1)?;
@@ -173,7 +174,7 @@ struct Segment {
 
 impl Elf {
     /// Reads a 64-bit little-endian file; `None` when it is anything else or is damaged.
-    fn read(file: &mut fs::File) -> Option<Self> {
+    fn read(file: &fs::File) -> Option<Self> {
         let header = bytes_at(file, 0, 64)?;
         if header.get(4..6)? != [2, 1] {
             return None;
@@ -211,19 +212,18 @@ impl Elf {
     }
 }
 
-fn bytes_at(file: &mut fs::File, offset: u64, size: usize) -> Option<Vec<u8>> {
-    file.seek(SeekFrom::Start(offset)).ok()?;
+fn bytes_at(file: &fs::File, offset: u64, size: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; size];
-    file.read_exact(&mut bytes).ok()?;
+    file.read_exact_at(&mut bytes, offset).ok()?;
     Some(bytes)
 }
 
-fn text_at(file: &mut fs::File, offset: u64) -> Option<String> {
-    file.seek(SeekFrom::Start(offset)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(4096).read_to_end(&mut bytes).ok()?;
-    let end = bytes.iter().position(|b| *b == 0)?;
-    String::from_utf8(bytes.get(..end)?.to_vec()).ok()
+fn text_at(file: &fs::File, offset: u64) -> Option<String> {
+    let mut bytes = [0; MAX_TEXT];
+    let read = file.read_at(&mut bytes, offset).ok()?;
+    let text = bytes.get(..read)?;
+    let end = text.iter().position(|b| *b == 0)?;
+    String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

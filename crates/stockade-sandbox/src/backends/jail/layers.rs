@@ -17,6 +17,8 @@ use crate::backends::{BackendError, Start};
 use crate::guard::Entry;
 use crate::workspace::kept;
 
+/// Where the workspace's overlay keeps its writes, in a sandbox's directory.
+const LAYER: &str = "layer";
 /// Without a limit, the scratch file system may take this part of memory.
 const SCRATCH_PART: u64 = 2;
 /// File systems that cannot hold the upper layer of an overlay.
@@ -70,7 +72,10 @@ impl Layers {
             notes.push(format!("changes are held in memory until the end: {why}"));
         }
         let mode = spec.workspace.mode;
-        if mode != MountMode::Ro && !mounts.can_map(workspace) {
+        // Programs before this one may have left their changes here; who may only look sees them too.
+        let shown = start.directory.join(LAYER);
+        let shown = (mode == MountMode::Ro && shown.join("upper").is_dir()).then_some(shown);
+        if (mode != MountMode::Ro || shown.is_some()) && !mounts.can_map(workspace) {
             if mode == MountMode::Rw {
                 return Err(BackendError::Step {
                     step: "mounting the workspace".into(),
@@ -91,7 +96,11 @@ impl Layers {
             let ownership = kept::Ownership::User { uid: identity.outside.0, gid: identity.outside.1 };
             kept::copy_tree(from.as_fd(), &workspace_source, ownership).map_err(|e| step("copying the workspace", e.to_string()))?;
         }
-        let layer = if mode == MountMode::Overlay { place("layer")? } else { LayerPlace::Scratch("layer".into()) };
+        let layer = match (mode, shown) {
+            (MountMode::Overlay, _) => place(LAYER)?,
+            (MountMode::Ro, Some(directory)) => LayerPlace::Host(directory),
+            (MountMode::Ro | MountMode::Rw, _) => LayerPlace::Scratch(LAYER.into()),
+        };
         let mut mount_layers = Vec::new();
         for (index, mount) in spec.mounts.iter().enumerate() {
             let name = format!("mount-{index}");
@@ -107,8 +116,8 @@ impl Layers {
             (None, false, true) => (Level::Partial, "the overlay is measured while programs run".to_owned()),
         };
         let upper = match &layer {
-            LayerPlace::Host(directory) => Some(directory.join("upper")),
-            LayerPlace::Scratch(_) => None,
+            LayerPlace::Host(directory) if mode == MountMode::Overlay => Some(directory.join("upper")),
+            LayerPlace::Host(_) | LayerPlace::Scratch(_) => None,
         };
         Ok(Self { workspace: layer, workspace_source, mounts: mount_layers, guarded, disk_level, upper, notes })
     }
@@ -156,7 +165,7 @@ pub(super) fn scratch_bytes(spec: &SandboxSpec) -> u64 {
 fn make_layer(directory: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.mode(0o700).recursive(true).create(directory)?;
-    // A forked sandbox brings its upper directory along.
+    // A forked sandbox brings its upper directory along, and one whose overlay lasts longer than a program has it from the one before.
     builder.mode(0o755).create(directory.join("upper"))?;
     builder.create(directory.join("work"))
 }

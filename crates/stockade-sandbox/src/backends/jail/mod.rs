@@ -43,8 +43,10 @@ use layers::Layers;
 use plan::{Inputs, Names, ProcPlace};
 use starter::Starter;
 pub use template::JailTemplate;
+pub(crate) use template::pid_of;
 use view::{Asker, View};
 use wall::Wall;
+pub(crate) use wall::{end, silence};
 
 /// How far the limit per user namespace lies behind the cgroup's.
 const SECOND_LINE: u64 = 64;
@@ -182,6 +184,10 @@ fn raise(
     let (place, passed) = place_of(start, groups, &group_name(start), &mut wall, &mut clock)?;
     let sent = sent.and_then(|()| connection.send(0, &Request::Enter { place }, &passed.in_order()));
     clock.mark("host: network");
+    if let Some(meanwhile) = start.meanwhile {
+        meanwhile();
+        clock.mark("host: meanwhile");
+    }
     let (report, exports) = stands(&mut connection, names, &wall, sent)?;
     clock.mark("host: jail");
     Ok(Raised { connection, wall, report, exports, clock })

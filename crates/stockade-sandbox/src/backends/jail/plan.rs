@@ -339,9 +339,15 @@ impl<'a> Builder<'a, '_> {
             // Not the directory itself but an overlay of it that cannot be written: a socket seen through an overlay is
             // not the host's, so nothing outside can be reached by connecting to one.
             MountMode::Ro => {
-                self.shields += 1;
-                let lower = open(host, Ownership::Read)?;
-                let layer = Source::Scratch { name: format!("shield-{}", self.shields).into(), mode: 0o755 };
+                let (lower, layer) = match layer {
+                    // What others wrote before is seen, and cannot be written.
+                    LayerPlace::Host(path) => (open(host, Ownership::Write)?, open(path, Ownership::Write)?),
+                    LayerPlace::Scratch(_) => {
+                        self.shields += 1;
+                        let layer = Source::Scratch { name: format!("shield-{}", self.shields).into(), mode: 0o755 };
+                        (open(host, Ownership::Read)?, layer)
+                    }
+                };
                 let (target, access, execution) = (bytes(target), Access::ReadOnly {}, self.execution());
                 self.items.push(Item::Overlay { lower, layer, target, access, execution });
             }

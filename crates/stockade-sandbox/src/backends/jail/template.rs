@@ -10,13 +10,17 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sha2::{Digest as _, Sha256};
+use stockade_core::spec::SandboxSpec;
 use stockade_sys::guest::{Guest, Identity, Namespaces};
+use stockade_wire::codec;
 use stockade_wire::message::{Reply, Request};
 use stockade_wire::plan::{Basis, Groups, Item, JailPlan, Source, TemplatePlan};
 
@@ -27,7 +31,7 @@ use super::starter::Starter;
 use super::wall::Wall;
 use super::{Clock, basis_of, enforcement, plan_of, proc_place, raise, split, stand, step};
 use crate::backends::{BackendError, Running, Start};
-use crate::connection::{Connection, ConnectionError, Passing};
+use crate::connection::{Connection, ConnectionError, Haste, Passing};
 use crate::guest::{self, Surroundings};
 use crate::limits;
 use crate::wayout;
@@ -49,7 +53,14 @@ pub struct JailTemplate {
     namespaces: Vec<(String, u64)>,
     starter: Starter,
     passing: Passing,
+    /// What was seen of the host when it was made.
+    seen: Seen,
 }
+
+/// A digest of everything on the host that a template was made of: the whole plan, where each place of it is, and of files when they last
+/// changed.
+#[derive(PartialEq, Eq)]
+struct Seen([u8; 32]);
 
 impl JailTemplate {
     /// Makes a template. `start` names a directory of its own, which must live as long as the template.
@@ -68,6 +79,7 @@ impl JailTemplate {
         let wall = Wall::around(process);
         let mut mounts = HostMounts::new((starter == Starter::Root).then_some(identity.outside), all_sandboxes(start.directory)?);
         let planned = plan(start, starter, identity, &mut mounts);
+        let seen = planned.as_ref().ok().map(|(layers, ..)| see(start, starter, identity, layers)).transpose();
         let (layers, plan, split) = match planned {
             Ok(planned) => planned,
             Err(error) => return Err(greeted.welcome(&wall.guest).err().unwrap_or(error)),
@@ -104,14 +116,23 @@ impl JailTemplate {
             namespaces,
             starter,
             passing,
+            seen: seen?.ok_or_else(|| step("preparing a template", "there is no plan".into()))?,
         })
     }
 
+    /// Whether a jail that is planned now would be the same: nothing that it is made of was moved, exchanged or changed since, and there is
+    /// nothing new to hide. `start` repeats what the template was prepared with.
+    pub fn is_true(&self, start: &Start<'_>) -> bool {
+        let identity = self.starter.identity();
+        identity.is_ok_and(|identity| see(start, self.starter, identity, &self.layers).is_ok_and(|seen| seen == self.seen))
+    }
+
     /// A fresh jail of the template's specification, which `start` repeats, with an id and a directory of its own.
-    pub fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+    pub fn start(&self, start: &Start<'_>, haste: Haste) -> Result<Box<dyn Running>, BackendError> {
         refuse_way_out(start)?;
         let mut clock = Clock::default();
-        let (wall, connection) = self.clone_guest()?;
+        let (wall, mut connection) = self.clone_guest(haste)?;
+        connection.set_haste(haste);
         // If it is gone already, its answer says why.
         let _ = connection.send(0, &Request::Begin { basis: self.basis.clone() }, &[]);
         clock.mark("host: clone");
@@ -124,15 +145,19 @@ impl JailTemplate {
         if let Some((name, _)) = raised.report.namespaces.iter().find(|namespace| self.namespaces.contains(namespace)) {
             return Err(step("jail: read back", format!("the jail shares its {name} namespace with its template")));
         }
-        Ok(Box::new(stand(raised, start, self.starter, self.passing, layers)?))
+        let mut standing = stand(raised, start, self.starter, self.passing, layers)?;
+        // Whoever takes it waits for what it does.
+        standing.parts().0.set_haste(Haste::Somebody);
+        Ok(Box::new(standing))
     }
 
     /// Has the template clone itself: the clone's process and the stream to it.
-    fn clone_guest(&self) -> Result<(Wall, Connection), BackendError> {
+    fn clone_guest(&self, haste: Haste) -> Result<(Wall, Connection), BackendError> {
         let failed = |what: &str, errno: Errno| step("starting the guest", format!("{what}: {errno}"));
         let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|e| failed("making the control stream", e))?;
         let mut template = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        template.set_haste(haste);
         let lost = |e| guest::lost(&self.wall.guest, e);
         template.send(0, &Request::Clone {}, &[theirs.as_fd()]).map_err(lost)?;
         match template.receive(guest::PATIENCE_SECONDS).map_err(lost)? {
@@ -168,6 +193,55 @@ impl JailTemplate {
         }
         Ok((plan, mounts.take_passed()))
     }
+}
+
+/// Plans a jail without opening anything.
+fn see(start: &Start<'_>, starter: Starter, identity: Identity, layers: &Layers) -> Result<Seen, BackendError> {
+    let mut digest = Sha256::new();
+    let mut look = |path: &Path, _: Ownership| {
+        let (mut dev, mut ino) = (0, 0);
+        // Layers are each jail's own.
+        if !path.starts_with(start.directory)
+            && let Ok(found) = std::fs::metadata(path)
+        {
+            (dev, ino) = (found.dev(), found.ino());
+            if found.is_file() {
+                digest.update(format!("{:?}", (found.size(), found.ctime(), found.ctime_nsec())));
+            }
+        }
+        Ok(Source::Host { path: path.as_os_str().as_bytes().into(), dev, ino })
+    };
+    let plan = plan_of(start, starter, identity, layers, &mut look, &mut Clock::default())?;
+    for hidden in plan.items.iter().filter_map(hidden) {
+        // What is not there is not covered; what was put there since is not covered either.
+        for place in outside(hidden, start.spec) {
+            let found = std::fs::symlink_metadata(&place).ok().map(|found| (found.dev(), found.ino()));
+            digest.update(format!("{found:?}"));
+        }
+    }
+    digest.update(codec::to_bytes(&Request::Jail { plan }));
+    Ok(Seen(digest.finalize().into()))
+}
+
+/// The path that an item covers, if it does so only where something is.
+fn hidden(item: &Item) -> Option<&Path> {
+    match item {
+        Item::Mask { path, .. } | Item::Redirect { path, .. } => Some(Path::new(std::ffi::OsStr::from_bytes(&path.0))),
+        Item::Directory { .. }
+        | Item::Symlink { .. }
+        | Item::File { .. }
+        | Item::Bind { .. }
+        | Item::Overlay { .. }
+        | Item::Proc { .. }
+        | Item::Devices { .. }
+        | Item::Seed { .. } => None,
+    }
+}
+
+/// Where on the host a path of the sandbox may lie: at itself, or in a directory that is shown elsewhere.
+fn outside<'a>(path: &'a Path, spec: &'a SandboxSpec) -> impl Iterator<Item = PathBuf> + 'a {
+    let shown = spec.mounts.iter().filter_map(move |mount| Some(mount.host.as_path().join(path.strip_prefix(mount.guest.as_path()).ok()?)));
+    std::iter::once(path.to_owned()).chain(shown)
 }
 
 /// The resolver's settings are in the part of the root that all jails share, and each would need a channel of its own.
@@ -219,7 +293,7 @@ fn all_sandboxes(directory: &Path) -> Result<&Path, BackendError> {
 }
 
 /// The number of a process as this process counts it.
-fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
+pub(crate) fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()).filter(|pid| *pid > 0)
 }

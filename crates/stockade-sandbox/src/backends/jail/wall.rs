@@ -56,20 +56,14 @@ impl Watch for Wall {
     }
 
     fn kill(&mut self) {
-        end(&self.guest);
+        end(&self.guest.pidfd);
     }
 }
 
 impl Wall {
-    /// Kills everything inside. The kernel takes its time to take namespaces down; that is waited for only where something besides
-    /// the guest is still alive and might write.
+    /// Kills everything inside.
     pub(super) fn silence(&mut self) {
-        let _ = rustix::process::pidfd_send_signal(&self.guest.pidfd, Signal::KILL);
-        // Orphans become children of the guest, so where it has none there is nobody.
-        let pid = self.guest.pid;
-        if !std::fs::read(format!("/proc/{pid}/task/{pid}/children")).is_ok_and(|children| children.is_empty()) {
-            end(&self.guest);
-        }
+        silence(&self.guest.pidfd, self.guest.pid);
     }
 
     /// Around a guest that was just started: nothing is watched yet, but it ends with this value.
@@ -142,15 +136,25 @@ fn is_raised(alarm: &OwnedFd) -> bool {
 
 impl Drop for Wall {
     fn drop(&mut self) {
-        end(&self.guest);
+        end(&self.guest.pidfd);
+    }
+}
+
+/// Kills a guest and so everything inside. The kernel takes its time to take namespaces down; that is waited for only where something besides
+/// the guest is still alive and might write.
+pub(crate) fn silence(process: &OwnedFd, pid: i32) {
+    let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
+    // Orphans become children of the guest, so where it has none there is nobody.
+    if !std::fs::read(format!("/proc/{pid}/task/{pid}/children")).is_ok_and(|children| children.is_empty()) {
+        end(process);
     }
 }
 
 /// Kills the guest, and with it the whole pid namespace, and waits until it is gone.
-fn end(guest: &Guest) {
+pub(crate) fn end(process: &OwnedFd) {
     // Fails only when it is gone already.
-    let _ = rustix::process::pidfd_send_signal(&guest.pidfd, Signal::KILL);
+    let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
     // Whoever clears up after a run is not the parent and cannot wait for the process, but can see it end.
-    while rustix::event::poll(&mut [PollFd::new(&guest.pidfd, PollFlags::IN)], None) == Err(Errno::INTR) {}
-    let _ = rustix::process::waitid(WaitId::PidFd(guest.pidfd.as_fd()), WaitIdOptions::EXITED);
+    while rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+    let _ = rustix::process::waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
 }
