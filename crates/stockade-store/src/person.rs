@@ -1,16 +1,24 @@
 //! Who runs Stockade, by the account's name. The environment is not asked: anybody can set `USER`.
 
 use std::io::Read;
+use std::sync::OnceLock;
 
 /// Where accounts are listed.
 const ACCOUNTS: &str = "/etc/passwd";
 /// Longer than any list of accounts that is looked at.
 const MAX_BYTES: u64 = 4 << 20;
+/// What most lists fit into, so that they are read in one go.
+const USUAL: usize = 8 << 10;
 
-/// The name of the account that this process belongs to, or its number where it has none.
+/// The name of the account that this process belongs to, or its number where it has none. It is looked up once: a process keeps its account.
 pub fn name() -> String {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(look_up).clone()
+}
+
+fn look_up() -> String {
     let uid = rustix::process::getuid().as_raw();
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(USUAL);
     let read = std::fs::File::open(ACCOUNTS).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     read.ok().and_then(|_| of(&text, uid)).unwrap_or_else(|| uid.to_string())

@@ -27,6 +27,9 @@ pub struct Places {
     pub machine: PathBuf,
 }
 
+/// Every variable that places are worked out from.
+pub const LOOKED_AT: [&str; 4] = ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
+
 /// Why the places cannot be worked out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacesError {

@@ -1,41 +1,99 @@
-//! Which files passed every check before, so that the next run need not check them again.
+//! What was found out before and need not be found out again: that rules passed every check, and that a question was answered with yes.
 //!
-//! Checking takes many times as long as reading. What is kept is a list of stamps (device, inode, size, time of change) and this version;
-//! it says nothing about what is allowed. Whoever can write it could write the rules as well: it lies in the person's private state.
+//! Both depend on the text of the rules, on the question and on this program, and on nothing else: no clock, no other file. So each is kept
+//! under a digest of exactly these, and anything that changes asks anew. A refusal is never kept: whoever is refused hears the rules as
+//! they are read. Whoever can write here could write the person's rules as well, for it lies in their private state; the machine's rules
+//! are not the person's to write, and are always asked.
 
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::read::Stamp;
+use sha2::{Digest, Sha256};
+use stockade_policy::{Judgement, Layer, PolicyFile, Verdict};
+
+use super::digits;
 use crate::places::Places;
 use crate::private_dir::ensure_private_dir;
 
-/// The file beneath the state directory.
-const FILE: &str = "policy-checked";
-/// Longer than any list of stamps.
-const MAX_BYTES: usize = 1 << 20;
+/// The directory beneath the state directory.
+const DIRECTORY: &str = "policy-known";
+/// Longer than an answer worth keeping.
+const MAX_BYTES: u64 = 1 << 16;
+/// Once there are more, all are forgotten.
+const MAX_ENTRIES: usize = 500;
 
-/// Whether exactly these files passed, in this version.
-pub(super) fn is_known(places: &Places, stamps: &[Stamp]) -> bool {
-    std::fs::read(path(places)).is_ok_and(|kept| kept.len() < MAX_BYTES && kept == text(stamps).as_bytes())
-}
+/// What something is known about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subject(String);
 
-/// Remembers that these files passed. Where it cannot be written down they are checked again, which does no harm.
-pub(super) fn remember(places: &Places, stamps: &[Stamp]) {
-    if ensure_private_dir(&places.state).is_ok() {
-        let path = path(places);
-        let draft = path.with_extension(std::process::id().to_string());
-        let written = std::fs::write(&draft, text(stamps)).and_then(|()| std::fs::rename(&draft, &path));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&draft);
-        }
+impl Subject {
+    /// These rules. There is none where it cannot be told which program asks.
+    pub(super) fn rules(files: &[PolicyFile]) -> Option<Self> {
+        Self::of(&("rules", files))
+    }
+
+    /// This question to these rules.
+    pub(super) fn question(files: &[PolicyFile], question: &impl Debug) -> Option<Self> {
+        let are_own = files.iter().all(|file| file.layer != Layer::Machine);
+        are_own.then(|| Self::of(&("question", files, question))).flatten()
+    }
+
+    /// Every field of a value is in its debugging form, and its strings are quoted there, so two values never look alike.
+    fn of(value: &impl Debug) -> Option<Self> {
+        let program = std::fs::metadata("/proc/self/exe").ok()?;
+        let build = (program.dev(), program.ino(), program.size(), program.ctime(), program.ctime_nsec());
+        Some(Self(digits(&Sha256::digest(format!("{build:?} {value:?}")))))
+    }
+
+    fn path(&self, places: &Places) -> PathBuf {
+        places.state.join(DIRECTORY).join(&self.0)
     }
 }
 
-fn path(places: &Places) -> PathBuf {
-    places.state.join(FILE)
+/// Whether rules passed before.
+pub(super) fn has_passed(places: &Places, rules: &Subject) -> bool {
+    rules.path(places).is_file()
 }
 
-fn text(stamps: &[Stamp]) -> String {
-    let lines = stamps.iter().map(Stamp::line);
-    std::iter::once(format!("stockade {}", env!("CARGO_PKG_VERSION"))).chain(lines).map(|line| line + "\n").collect()
+/// Remembers that rules passed.
+pub(super) fn remember_passed(places: &Places, rules: &Subject) {
+    remember(places, rules, b"");
+}
+
+/// The permission that a question got before.
+pub(super) fn permission(places: &Places, question: &Subject) -> Option<Judgement> {
+    let mut text = Vec::new();
+    File::open(question.path(places)).ok()?.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+    let judgement: Judgement = serde_json::from_slice(&text).ok()?;
+    (judgement.decision.verdict == Verdict::Allow).then_some(judgement)
+}
+
+/// Remembers a permission; anything else is not kept.
+pub(super) fn remember_permission(places: &Places, question: &Subject, judgement: &Judgement) {
+    if judgement.decision.verdict == Verdict::Allow
+        && let Ok(text) = serde_json::to_vec(judgement)
+        && u64::try_from(text.len()).is_ok_and(|length| length < MAX_BYTES)
+    {
+        remember(places, question, &text);
+    }
+}
+
+/// Where it cannot be written down it is found out again, which does no harm.
+fn remember(places: &Places, subject: &Subject, text: &[u8]) {
+    let directory = places.state.join(DIRECTORY);
+    if ensure_private_dir(&directory).is_err() {
+        return;
+    }
+    if std::fs::read_dir(&directory).is_ok_and(|entries| entries.count() > MAX_ENTRIES) {
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        entries.for_each(|entry| drop(std::fs::remove_file(entry.path())));
+    }
+    let draft = directory.join(format!("draft-{}", std::process::id()));
+    let written = File::create(&draft).and_then(|mut file| file.write_all(text));
+    if written.and_then(|()| std::fs::rename(&draft, subject.path(places))).is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
 }

@@ -4,6 +4,7 @@
 //! bounded, and only their forbids count until a person said `trust project`; that is bound to a digest of the files, so a changed file
 //! is a stranger again. What the rules say is decided in `stockade-policy`; nothing here evaluates anything.
 
+mod compiled;
 mod known;
 mod programs;
 mod proposals;
@@ -15,11 +16,17 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use known::Subject;
 use stockade_core::escape::escape_bytes;
-use stockade_policy::{Checks, Faults, Floor, Layer, Policies, PolicyFile, Trust};
+use stockade_policy::capability::Vocabulary;
+use stockade_policy::shell::{Refusal, Script};
+use stockade_policy::{Checks, Faults, Floor, Judgement, Layer, Policies, PolicyFile, Principal, Trust};
 
+use crate::mcp::{self, McpError};
+use crate::packs::{PackError, Packs};
 use crate::places::Places;
 
+pub use compiled::Compiled;
 pub use programs::OnPath;
 pub use proposals::{Draft as ProposalDraft, MAX_PROPOSAL, MAX_PROPOSALS, Proposal, proposal, proposals, propose, withdraw};
 pub use trust::{ProjectDigest, ProjectTrust, trust_project, trusted_projects, untrust_project};
@@ -46,6 +53,12 @@ pub enum PolicyError {
     /// Not text.
     #[error("`{}` is not UTF-8", shown(.0))]
     NotText(PathBuf),
+    /// Packs cannot be read, so nobody knows what rules may name.
+    #[error("packs cannot be read")]
+    Packs(#[source] Box<PackError>),
+    /// Accepted tools of MCP servers cannot be read, so nobody knows what rules may name.
+    #[error("accepted tools cannot be read")]
+    Tools(#[source] Box<McpError>),
     /// The rules do not stand.
     #[error("{0}")]
     Faults(#[source] Faults),
@@ -78,20 +91,16 @@ pub struct PolicyLayers {
     pub floor: Floor,
     /// Whether the project's permits count.
     pub project: ProjectTrust,
-    /// What tells whether anything changed since the last time.
-    stamps: Vec<read::Stamp>,
 }
 
 impl PolicyLayers {
     /// Reads the files that concern a workspace.
     pub fn load(places: &Places, workspace: Option<&Path>) -> Result<Self, PolicyError> {
-        let mut stamps = Vec::new();
         let mut files = Vec::new();
         let above = [(Layer::Machine, places.machine.join(DIRECTORY)), (Layer::User, places.config.join(DIRECTORY))];
         for (layer, directory) in above {
             for found in read::trusted(&directory)? {
                 files.push(PolicyFile { layer, trust: Trust::Trusted, name: found.name, text: found.text });
-                stamps.push(found.stamp);
             }
         }
         let floor = if files.is_empty() { Floor::NoPolicy } else { Floor::Deny };
@@ -103,9 +112,8 @@ impl PolicyLayers {
         let trust = if project == ProjectTrust::Trusted { Trust::Trusted } else { Trust::Untrusted };
         for found in found {
             files.push(PolicyFile { layer: Layer::Project, trust, name: found.name, text: found.text });
-            stamps.push(found.stamp);
         }
-        Ok(Self { files, floor, project, stamps })
+        Ok(Self { files, floor, project })
     }
 
     /// Whether there is no rule at all.
@@ -115,13 +123,62 @@ impl PolicyLayers {
 
     /// The rules, fully checked, unless these very files passed before.
     pub fn compile(&self, places: &Places) -> Result<Policies, PolicyError> {
-        let checks = if known::is_known(places, &self.stamps) { Checks::Known } else { Checks::All };
-        let policies = Policies::compile(&self.files, checks).map_err(PolicyError::Faults)?;
-        if checks == Checks::All {
-            known::remember(places, &self.stamps);
+        let subject = Subject::rules(&self.files);
+        if subject.as_ref().is_some_and(|rules| known::has_passed(places, rules)) {
+            return Policies::compile(&self.files, Checks::Known).map_err(PolicyError::Faults);
+        }
+        // Only here, because packs take longer to load than rules that passed before take to compile.
+        let packs = Packs::load(places).map_err(|error| PolicyError::Packs(Box::new(error)))?;
+        let policies = Policies::compile_with(&self.files, Checks::All, &vocabulary(places, &packs)?).map_err(PolicyError::Faults)?;
+        if let Some(rules) = subject {
+            known::remember_passed(places, &rules);
         }
         Ok(policies)
     }
+
+    /// The same with the rules of packs, for calls of capabilities. Rules that passed before passed with the capabilities of then; what
+    /// has other inputs now cannot be evaluated, which denies.
+    pub fn compile_with_packs(&self, places: &Places, packs: &Packs) -> Result<Policies, PolicyError> {
+        let rules = packs.policy_files().map_err(|error| PolicyError::Packs(Box::new(error)))?;
+        // Rules of packs were checked when the packs were verified.
+        let is_known = self.files.is_empty() || self.has_passed(places);
+        let checks = if is_known { Checks::Known } else { Checks::All };
+        let files: Vec<PolicyFile> = self.files.iter().cloned().chain(rules).collect();
+        // Known ones are not checked against any.
+        let vocabulary = if is_known { Vocabulary::default() } else { vocabulary(places, packs)? };
+        Policies::compile_with(&files, checks, &vocabulary).map_err(PolicyError::Faults)
+    }
+
+    /// Whether these very rules passed every check before, so that compiling them can wait until they are asked.
+    pub fn has_passed(&self, places: &Places) -> bool {
+        Subject::rules(&self.files).is_some_and(|rules| known::has_passed(places, &rules))
+    }
+
+    /// What the rules say to a call; `policies` compiles them, and is not asked where they permitted the very same before.
+    pub fn judge<'a, E>(
+        &self,
+        places: &Places,
+        principal: &Principal,
+        script: &Result<Script, Refusal>,
+        policies: impl FnOnce() -> Result<&'a Policies, E>,
+    ) -> Result<Judgement, E> {
+        let question = Subject::question(&self.files, &(principal, script, self.floor));
+        if let Some(permission) = question.as_ref().and_then(|question| known::permission(places, question)) {
+            return Ok(permission);
+        }
+        let judgement = policies()?.judge(principal, script, self.floor);
+        if let Some(question) = question {
+            known::remember_permission(places, &question, &judgement);
+        }
+        Ok(judgement)
+    }
+}
+
+/// What rules may name: capabilities of packs, and tools of MCP servers that somebody accepted.
+pub fn vocabulary(places: &Places, packs: &Packs) -> Result<Vocabulary, PolicyError> {
+    let mut all = packs.vocabulary();
+    all.capabilities.extend(mcp::vocabulary(places).map_err(|error| PolicyError::Tools(Box::new(error)))?);
+    Ok(all)
 }
 
 /// A digest as people write it.

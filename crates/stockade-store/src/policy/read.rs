@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -12,6 +12,8 @@ use super::{DIRECTORY, PolicyError};
 
 /// Bytes of one file at most.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
+/// What most files fit into, so that they are read in one go.
+const USUAL: usize = 8 << 10;
 /// Files of one directory at most.
 pub(super) const MAX_FILES: usize = 200;
 /// What a policy file's name ends with.
@@ -22,25 +24,6 @@ const EXTENSION: &[u8] = b".cedar";
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) text: String,
-    pub(super) stamp: Stamp,
-}
-
-/// What changes whenever a file does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stamp {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// One line; the numbers first, so that no name can look like another file's.
-    pub(super) fn line(&self) -> String {
-        let Self { device, inode, size, changed: (seconds, nanoseconds), path } = self;
-        format!("{device} {inode} {size} {seconds} {nanoseconds} {}", super::shown(path))
-    }
 }
 
 /// Whether links may be followed.
@@ -84,7 +67,7 @@ pub(super) fn project(workspace: &Path) -> Result<Vec<Found>, PolicyError> {
 /// One file of ours, bounded.
 pub(super) fn one(path: &Path) -> Result<String, PolicyError> {
     let failed = |error: std::io::Error| PolicyError::Read(path.to_owned(), error);
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL);
     File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(PolicyError::TooLarge(path.to_owned()));
@@ -111,7 +94,6 @@ fn files(directory: &OwnedFd, path: &Path, links: Links) -> Result<Vec<Found>, P
 
 fn file(directory: &OwnedFd, parent: &Path, name: &[u8], links: Links) -> Result<Found, PolicyError> {
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::MetadataExt;
 
     let path = parent.join(std::ffi::OsStr::from_bytes(name));
     let failed = |error: std::io::Error| PolicyError::Read(path.clone(), error);
@@ -129,18 +111,11 @@ fn file(directory: &OwnedFd, parent: &Path, name: &[u8], links: Links) -> Result
     if !metadata.is_file() {
         return Err(PolicyError::NotAFile(path));
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL);
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(PolicyError::TooLarge(path));
     }
     let Ok(text) = String::from_utf8(bytes) else { return Err(PolicyError::NotText(path)) };
-    let stamp = Stamp {
-        path: path.clone(),
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.size(),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    };
-    Ok(Found { name: super::shown(&path), text, stamp })
+    Ok(Found { name: super::shown(&path), text })
 }

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use stockade_policy::shell::{Programs, Standing};
+use stockade_policy::Verdict;
+use stockade_policy::shell::{ByName, Programs, Standing, classify_argv};
 
 use super::*;
 
@@ -105,14 +106,71 @@ fn what_passed_is_not_checked_again_until_it_changes() {
     let lab = lab();
     lab.user("u.cedar", PERMIT);
     let layers = lab.load().unwrap();
-    assert!(!known::is_known(&lab.places, &layers.stamps));
+    assert!(!layers.has_passed(&lab.places));
     layers.compile(&lab.places).unwrap();
-    assert!(known::is_known(&lab.places, &lab.load().unwrap().stamps));
+    assert!(lab.load().unwrap().has_passed(&lab.places));
     lab.user("u.cedar", "permit (principal, action, resource) when { context.nonsense };");
     let changed = lab.load().unwrap();
-    assert!(!known::is_known(&lab.places, &changed.stamps));
+    assert!(!changed.has_passed(&lab.places));
     assert!(matches!(changed.compile(&lab.places), Err(PolicyError::Faults(_))));
     assert!(matches!(lab.load().unwrap().compile(&lab.places), Err(PolicyError::Faults(_))), "a refusal is not remembered");
+}
+
+/// Asks, and says whether the rules had to be compiled for it.
+fn ask(lab: &Lab, name: &str, program: &str) -> (Verdict, bool) {
+    let layers = lab.load().unwrap();
+    let (policies, compiled) = (layers.compile(&lab.places).unwrap(), std::cell::Cell::new(false));
+    let script = classify_argv(&[Some(program)], &ByName { directory: "/w" });
+    let judged = layers.judge(&lab.places, &Principal::human(name), &script, || {
+        compiled.set(true);
+        Ok::<_, PolicyError>(&policies)
+    });
+    let judgement = judged.unwrap();
+    assert_eq!(judgement, policies.judge(&Principal::human(name), &script, layers.floor), "what is kept is what would be said");
+    (judgement.decision.verdict, compiled.get())
+}
+
+#[test]
+fn a_permission_is_kept_for_the_same_question_to_the_same_rules_and_a_refusal_never() {
+    let lab = lab();
+    lab.user("u.cedar", &format!("{PERMIT}\n{FORBID}"));
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, true));
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, false));
+    for (name, program) in [("ada", "cat"), ("bob", "ls"), ("ada", "/tmp/ls")] {
+        assert_eq!(ask(&lab, name, program), (Verdict::Allow, true), "{name} {program}");
+    }
+    for _ in 0..2 {
+        assert_eq!(ask(&lab, "ada", "rm"), (Verdict::Deny, true));
+    }
+    // The same rules elsewhere, one rule more, and rules that a person has not agreed to are other rules.
+    lab.project("p.cedar", "forbid (principal, action, resource == Stockade::Program::\"ls\");");
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Deny, true));
+    lab.project("p.cedar", "");
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, true));
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, false));
+    std::fs::create_dir_all(lab.places.machine.join("policy")).unwrap();
+    std::fs::write(lab.places.machine.join("policy/m.cedar"), PERMIT).unwrap();
+    for _ in 0..2 {
+        assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, true), "the machine's rules are always asked");
+    }
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_damage_is_asked_again() {
+    let lab = lab();
+    lab.user("u.cedar", PERMIT);
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, true));
+    let directory = lab.places.state.join("policy-known");
+    for entry in std::fs::read_dir(&directory).unwrap().flatten() {
+        std::fs::write(entry.path(), "{\"decision\": {}").unwrap();
+    }
+    assert_eq!(ask(&lab, "ada", "ls"), (Verdict::Allow, true));
+    for number in 0..600 {
+        std::fs::write(directory.join(format!("old-{number}")), "").unwrap();
+    }
+    assert_eq!(ask(&lab, "ada", "cat"), (Verdict::Allow, true));
+    assert_eq!(ask(&lab, "ada", "cat"), (Verdict::Allow, false));
+    assert!(std::fs::read_dir(&directory).unwrap().count() < 5);
 }
 
 #[test]

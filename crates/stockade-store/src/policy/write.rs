@@ -9,9 +9,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use stockade_policy::capability::Vocabulary;
 use stockade_policy::{Checks, Layer, Policies, PolicyFile, Trust};
 
 use super::{DIRECTORY, PolicyError, read};
+use crate::packs::Packs;
 use crate::places::Places;
 
 /// The file that `policy allow` adds rules to.
@@ -79,6 +81,8 @@ fn write_new(places: &Places, name: &str, text: &str) -> Result<Written, PolicyE
 /// The person's policy files, while nobody else writes there.
 struct Directory {
     path: PathBuf,
+    /// The capabilities that rules may name.
+    vocabulary: Vocabulary,
     /// Locked until it is closed.
     _lock: File,
 }
@@ -90,7 +94,8 @@ impl Directory {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         let lock = File::open(&path).map_err(failed)?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { path, _lock: lock })
+        let packs = Packs::load(places).map_err(|error| PolicyError::Packs(Box::new(error)))?;
+        Ok(Self { path, vocabulary: super::vocabulary(places, &packs)?, _lock: lock })
     }
 
     /// Whether the whole layer stands with a file as it would be.
@@ -100,7 +105,7 @@ impl Directory {
         let others = read::trusted(&self.path)?.into_iter().filter(|found| found.name != name);
         let mut files: Vec<PolicyFile> = others.map(|found| file(found.name, found.text)).collect();
         files.push(file(name, text.to_owned()));
-        Policies::compile(&files, Checks::All).map(|_| ()).map_err(PolicyError::Faults)
+        Policies::compile_with(&files, Checks::All, &self.vocabulary).map(|_| ()).map_err(PolicyError::Faults)
     }
 
     /// A file beside, which no one reads as a policy.

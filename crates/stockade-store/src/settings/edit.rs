@@ -209,7 +209,8 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-fn written(json: &serde_json::Value) -> CstInputValue {
+/// A value as it is put into a text.
+pub(crate) fn written(json: &serde_json::Value) -> CstInputValue {
     use serde_json::Value as Json;
     match json {
         Json::Null => CstInputValue::Null,

@@ -29,13 +29,15 @@ pub mod value;
 
 use std::path::Path;
 
+pub(crate) use edit::written;
 pub use edit::{Outcome, Target, config_set, config_unset};
 pub use error::SettingsError;
 pub use flags::{Flags, Overruled};
+pub(crate) use nearest::closest;
 pub use prices::Price;
 pub use secrets::{OnMisuse, Place, SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
-pub use typed::{Accel, Backend, Caller, Durability};
+pub use typed::{Accel, Backend, Caller, Durability, Witness};
 
 use crate::places::Places;
 use document::Document;

@@ -21,7 +21,7 @@ pub(crate) fn nearest(unknown: &str) -> String {
 }
 
 /// The nearest of a few words, where one is near at all.
-pub(super) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = plain(unknown);
     let scored = known.iter().map(|word| (word_distance(&unknown, &plain(word)), *word));
     scored.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= 2).map(|(_, word)| word)

@@ -12,6 +12,8 @@ use super::error::SettingsError;
 
 /// The largest settings file.
 const MAX_BYTES: u64 = 1 << 20;
+/// What most files fit into, so that they are read in one go.
+const USUAL: usize = 8 << 10;
 /// A project's directory.
 pub(crate) const PROJECT_DIRECTORY: &str = ".stockade";
 /// The file's name in every layer.
@@ -64,7 +66,7 @@ fn read_opened(path: &Path, opened: Result<OwnedFd, Errno>) -> Result<Option<Vec
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(SettingsError::NotAFile(path.to_owned()));
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL);
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(SettingsError::TooLarge(path.to_owned()));

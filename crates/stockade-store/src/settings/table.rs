@@ -67,7 +67,12 @@ pub static KEYS: &[Key] = &[
     key("secrets", Kind::Secrets, Value::Secrets(Vec::new()), Never),
     key("agent.prices", Kind::Prices, Value::Prices(Vec::new()), Never),
     key("daemon.autostart", Kind::Bool, Value::Bool(false), Never),
+    null("approvals.notify.command", TEXT_OR_NULL, "nobody is told", Never),
     key("receipts.durability", Kind::Choice(&["effect", "always", "process"]), Value::word("effect"), Never),
+    null("receipts.witness.directory", TEXT_OR_NULL, "no witness", Never),
+    null("receipts.witness.command", TEXT_OR_NULL, "no witness", Never),
+    null("receipts.witness.name", TEXT_OR_NULL, "needed with a command", Never),
+    null("receipts.witness.publicKey", TEXT_OR_NULL, "needed with a command", Never),
 ];
 
 /// The setting of that name.

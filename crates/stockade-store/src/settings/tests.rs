@@ -74,7 +74,8 @@ fn defaults_are_those_of_the_contract() {
         "sandbox.microvm.diskSize": 4096, "sandbox.microvm.accel": "auto",
         "sandbox.docker.host": null, "sandbox.docker.runtime": null, "sandbox.e2b.template": null, "sandbox.e2b.domain": null,
         "sandbox.kubernetes.context": null, "sandbox.kubernetes.namespace": null, "sandbox.kubernetes.runtimeClass": null,
-        "secrets": {}, "agent.prices": {}, "daemon.autostart": false, "receipts.durability": "effect",
+        "secrets": {}, "agent.prices": {}, "daemon.autostart": false, "approvals.notify.command": null, "receipts.durability": "effect",
+        "receipts.witness.directory": null, "receipts.witness.command": null, "receipts.witness.name": null, "receipts.witness.publicKey": null,
     });
     assert_eq!(Json::Object(values), expected);
     assert!(settings.list().iter().all(|row| row.source == "default" && row.file.is_none() && row.line.is_none()));
@@ -318,7 +319,8 @@ fn typed_values() {
         "secrets": {"T": {"source": "file", "path": "/t"}},
         "agent": {"prices": {"m": {"input": 1, "output": 2}}},
         "daemon": {"autostart": true},
-        "receipts": {"durability": "process"},
+        "approvals": {"notify": {"command": "/n --x"}},
+        "receipts": {"durability": "process", "witness": {"directory": "/w", "command": "/c", "name": "n", "publicKey": "/k"}},
     });
     let settings = load(&user.to_string(), "", "").unwrap();
     assert!(
@@ -343,7 +345,10 @@ fn typed_values() {
     assert_eq!(settings.secrets().value.first().map(|secret| &secret.source), Some(&SecretSource::File { path: "/t".into() }));
     assert_eq!(settings.prices().value.first().map(|price| (price.model.as_str(), price.cache_read)), Some(("m", 1.0)));
     assert_eq!(settings.autostart(), sourced(true, &source));
+    assert_eq!(settings.notify(), some("/n --x"));
     assert_eq!(settings.durability(), sourced(Durability::Process, &source));
+    let (directory, command) = (some("/w"), some("/c"));
+    assert_eq!(settings.witness(), Witness { directory, command, name: some("n"), key: some("/k") });
     assert_eq!(
         settings.shuru(),
         Shuru {

@@ -76,6 +76,19 @@ pub enum Durability {
     Process,
 }
 
+/// `receipts.witness`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Witness {
+    /// The directory of a witness that is one.
+    pub directory: Sourced<Option<String>>,
+    /// The program of a witness that is one.
+    pub command: Sourced<Option<String>>,
+    /// What that program's signatures are called.
+    pub name: Sourced<Option<String>>,
+    /// The file with its public key.
+    pub key: Sourced<Option<String>>,
+}
+
 /// How a microVM is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
@@ -307,6 +320,11 @@ impl Settings {
         self.switch("daemon.autostart")
     }
 
+    /// The program, and its arguments, that tells a person that something waits for them.
+    pub fn notify(&self) -> Sourced<Option<String>> {
+        self.optional("approvals.notify.command")
+    }
+
     /// When receipts are safe on disk.
     pub fn durability(&self) -> Sourced<Durability> {
         self.text("receipts.durability").map(|name| match name.as_str() {
@@ -314,6 +332,16 @@ impl Settings {
             "process" => Durability::Process,
             _ => Durability::Always,
         })
+    }
+
+    /// Who signs checkpoints of receipts too.
+    pub fn witness(&self) -> Witness {
+        Witness {
+            directory: self.optional("receipts.witness.directory"),
+            command: self.optional("receipts.witness.command"),
+            name: self.optional("receipts.witness.name"),
+            key: self.optional("receipts.witness.publicKey"),
+        }
     }
 
     fn limit<T>(&self, name: &str, convert: impl Fn(f64) -> T) -> Option<Limit<T>> {

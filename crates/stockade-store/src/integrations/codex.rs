@@ -1,0 +1,53 @@
+//! Codex's settings: Stockade's MCP server, and Codex's own shell switched off.
+
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+/// What the server is called.
+const SERVER: &str = "stockade";
+
+/// Settings with the server; unchanged where it stands there already.
+pub(super) fn put_in(text: &str, program: &str) -> Result<String, String> {
+    let mut document = parse(text)?;
+    let servers = table(document.as_table_mut(), "mcp_servers")?;
+    servers.set_implicit(true);
+    let server = table(servers, SERVER)?;
+    set(server, "command", program.into());
+    set(server, "args", toml_edit::Value::Array(Array::from_iter(["mcp"])));
+    let features = table(document.as_table_mut(), "features")?;
+    set(features, "shell_tool", false.into());
+    Ok(document.to_string())
+}
+
+/// Settings without them.
+pub(super) fn take_out(text: &str) -> Result<String, String> {
+    let mut document = parse(text)?;
+    remove(document.as_table_mut(), "mcp_servers", SERVER);
+    remove(document.as_table_mut(), "features", "shell_tool");
+    Ok(document.to_string())
+}
+
+fn parse(text: &str) -> Result<DocumentMut, String> {
+    text.parse::<DocumentMut>().map_err(|error| format!("it is not TOML: {}", error.message()))
+}
+
+fn table<'a>(parent: &'a mut Table, name: &str) -> Result<&'a mut Table, String> {
+    let item = parent.entry(name).or_insert_with(|| Item::Table(Table::new()));
+    item.as_table_mut().ok_or_else(|| format!("`{name}` is not a table of its own"))
+}
+
+/// Leaves what says the same as it is written.
+fn set(table: &mut Table, name: &str, wanted: toml_edit::Value) {
+    let plain = |value: &toml_edit::Value| value.clone().decorated("", "").to_string();
+    let is_same = table.get(name).and_then(Item::as_value).is_some_and(|there| plain(there) == plain(&wanted));
+    if !is_same {
+        table.insert(name, value(wanted));
+    }
+}
+
+/// Removes a member, and the table that it leaves empty.
+fn remove(parent: &mut Table, name: &str, member: &str) {
+    let Some(table) = parent.get_mut(name).and_then(Item::as_table_mut) else { return };
+    if table.remove(member).is_some() && table.is_empty() {
+        parent.remove(name);
+    }
+}

@@ -1,0 +1,121 @@
+//! Agents' settings, changed and changed back.
+
+use std::path::Path;
+
+use super::*;
+
+const PROGRAM: &str = "/opt/it's here/stockade";
+
+fn places(root: &Path) -> Places {
+    let at = |name: &str| root.join(name);
+    Places { home: at("home"), state: at("state"), config: at("config"), runtime: at("run"), machine: at("etc") }
+}
+
+fn put(agent: Agent, text: &str) -> String {
+    agent.put_in(text, PROGRAM).unwrap()
+}
+
+#[test]
+fn what_people_wrote_stays() {
+    let claude = "{\n  // mine\n  \"model\": \"opus\",\n  \"hooks\": {\n    \"PreToolUse\": [\n      { \"matcher\": \"Bash\", \"hooks\": [{ \"type\": \"command\", \"command\": \"true\" }] } // first\n    ]\n  }\n}\n";
+    let changed = put(Agent::Claude, claude);
+    for part in ["// mine", "\"model\": \"opus\"", "\"command\": \"true\" }] }", "// first", r"'/opt/it'\\''s here/stockade' hook claude"] {
+        assert!(changed.contains(part), "{part}: {changed}");
+    }
+    assert!(changed.contains("\"onFailure\": \"block\""), "{changed}");
+    let codex = "# mine\nmodel = \"o3\" # best\n\n[features]\nweb = true # yes\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+    let changed = put(Agent::Codex, codex);
+    for line in codex.lines().chain(["[mcp_servers.stockade]", "args = [\"mcp\"]", "shell_tool = false"]) {
+        assert!(changed.lines().any(|other| other == line), "{line}: {changed}");
+    }
+}
+
+#[test]
+fn twice_is_once() {
+    for agent in [Agent::Claude, Agent::Codex] {
+        let once = put(agent, "");
+        assert_eq!(put(agent, &once), once);
+        let moved = agent.put_in(&once, "/other/stockade").unwrap();
+        assert!(moved.contains("/other/stockade") && !moved.contains("/opt"), "{moved}");
+    }
+}
+
+#[test]
+fn what_was_put_in_is_taken_out() {
+    for (agent, text) in [
+        (Agent::Claude, "{\n  \"model\": \"opus\" // mine\n}\n"),
+        (Agent::Claude, "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Read\", \"hooks\": []}], \"Stop\": []}}"),
+        (Agent::Codex, "model = \"x\" # mine\n\n[features]\nweb = true\n"),
+    ] {
+        let without = agent.take_out(&put(agent, text)).unwrap();
+        assert!(!without.contains("stockade") && !without.contains("shell_tool"), "{without}");
+        // Only blanks may be others.
+        let plain = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(plain(&without), plain(text));
+        assert_eq!(agent.take_out(&without).unwrap(), without);
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_is_left_alone() {
+    for text in ["[]", "{", "{\"hooks\": []}", "{\"hooks\": {\"PreToolUse\": {}}}", "x"] {
+        assert!(Agent::Claude.put_in(text, PROGRAM).is_err(), "{text}");
+    }
+    for text in ["= 1", "features = 1", "mcp_servers = \"x\"", "[mcp_servers]\nstockade = 1"] {
+        assert!(Agent::Codex.put_in(text, PROGRAM).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_very_same_bytes_come_back() {
+    for agent in [Agent::Claude, Agent::Codex] {
+        let root = tempfile::tempdir().unwrap();
+        let places = places(root.path());
+        let path = root.path().join("home/settings");
+        for original in [None, Some(""), Some(if agent == Agent::Claude { "{ \"a\" :1,}\r\n\r\n" } else { "a   = 1\r\n" })] {
+            let _ = std::fs::remove_file(&path);
+            if let Some(text) = original {
+                std::fs::write(&path, text).unwrap();
+            }
+            for program in ["/a/stockade", "/b/stockade"] {
+                let change = plan_install(agent, &path, Path::new(program)).unwrap();
+                install(agent, &places, &change).unwrap();
+                assert!(std::fs::read_to_string(&path).unwrap().contains(program));
+            }
+            let change = plan_uninstall(agent, &places, &path).unwrap();
+            assert!(change.is_exact);
+            uninstall(agent, &places, &change).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), original, "{agent:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_changed_in_between_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let places = places(root.path());
+    let path = root.path().join("settings.json");
+    std::fs::write(&path, "{}").unwrap();
+    install(Agent::Claude, &places, &plan_install(Agent::Claude, &path, Path::new("/a/stockade")).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap().replacen('{', "{\"mine\": 1,", 1);
+    std::fs::write(&path, text).unwrap();
+    let change = plan_uninstall(Agent::Claude, &places, &path).unwrap();
+    assert!(!change.is_exact);
+    uninstall(Agent::Claude, &places, &change).unwrap();
+    let left = std::fs::read_to_string(&path).unwrap();
+    assert!(left.contains("\"mine\": 1") && !left.contains("stockade"), "{left}");
+}
+
+#[test]
+fn links_are_written_through_and_permissions_stay() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let places = places(root.path());
+    let (real, path) = (root.path().join("dotfiles.json"), root.path().join("settings.json"));
+    std::fs::write(&real, "{}").unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&real, &path).unwrap();
+    install(Agent::Claude, &places, &plan_install(Agent::Claude, &path, Path::new("/a/stockade")).unwrap()).unwrap();
+    assert!(path.is_symlink() && std::fs::read_to_string(&real).unwrap().contains("/a/stockade"));
+    assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+}
