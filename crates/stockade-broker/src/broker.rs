@@ -15,13 +15,16 @@ use std::time::{Duration, SystemTime};
 
 use stockade_core::escape::escape;
 use stockade_core::id::{SandboxId, SandboxName};
+use stockade_core::redact::RedactError;
 use stockade_store::settings::{SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
 use crate::budget::{Account, Budget, Bytes, UsedUp};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
+use crate::redact::{self, Redacted, Values};
 use crate::shared::lock;
 use crate::sources::{self, Lease, Slot, SourceError, Surroundings};
+use crate::talk::message::Extent;
 use crate::{HostPattern, SecretName, SecretValue};
 
 /// The most secrets of one sandbox.
@@ -146,6 +149,9 @@ pub enum BrokerError {
         /// What is used up.
         why: UsedUp,
     },
+    /// Values that cannot be looked for.
+    #[error(transparent)]
+    Redact(#[from] RedactError),
     /// No placeholder.
     #[error("no placeholder for a secret can be made")]
     Placeholder(#[from] PlaceholderError),
@@ -163,6 +169,7 @@ impl BrokerError {
             | Self::NotBound { .. }
             | Self::Twice(_)
             | Self::TooMany(_)
+            | Self::Redact(_)
             | Self::Placeholder(_) => None,
         }
     }
@@ -181,6 +188,8 @@ pub struct Broker {
 struct Entry {
     caller: Option<Arc<SecretValue>>,
     account: Account,
+    /// What it has been, for as long as the sandbox lives.
+    values: Values,
 }
 
 impl fmt::Debug for Broker {
@@ -224,10 +233,12 @@ impl Broker {
         }
         let mut entries = HashMap::new();
         let mut bound = Vec::new();
-        for (wish, placeholder) in wishes.into_iter().zip(placeholders) {
+        for ((wish, placeholder), lease) in wishes.into_iter().zip(placeholders).zip(&leases) {
             let name = wish.binding.name().clone();
             let account = Account::new(self.budget_of(&name, now));
-            entries.insert(name, Entry { caller: wish.caller.map(Arc::new), account });
+            let mut values = Values::default();
+            values.remember(&lease.value);
+            entries.insert(name, Entry { caller: wish.caller.map(Arc::new), account, values });
             bound.push(Bound { binding: wish.binding, placeholder });
         }
         sandboxes.insert(sandbox.clone(), entries);
@@ -264,6 +275,13 @@ impl Broker {
         })
     }
 
+    /// Takes the values that a sandbox's secrets have and had out of some pieces of text or bytes.
+    pub(crate) fn redact(&self, sandbox: &SandboxLabel, pieces: &[Vec<u8>], extent: Extent) -> Result<Redacted, BrokerError> {
+        let sandboxes = lock(&self.sandboxes);
+        let entries = sandboxes.get(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
+        Ok(redact::redact(entries.iter().map(|(name, entry)| (name, &entry.values)), pieces, extent)?)
+    }
+
     /// The caller's variable that a secret may come from; `None` where it comes from elsewhere, so that nobody need read it.
     pub fn variable_of(settings: &[SecretSetting], name: &SecretName) -> Option<SecretName> {
         match settings.iter().find(|setting| setting.name == *name).map(|setting| &setting.source) {
@@ -278,6 +296,7 @@ impl Broker {
             // Others may have used it up while the source was asked.
             entry.account.check((self.clock)())?;
             entry.account.spend_use();
+            entry.values.remember(&lease.value);
             let keep = if entry.account.counts_uses() { Keep::Once } else { Keep::UntilStale };
             let expires = lease.expires.into_iter().chain(entry.account.ends()).min();
             let fresh_until = expires.map_or(lease.fresh_until, |end| end.min(lease.fresh_until));

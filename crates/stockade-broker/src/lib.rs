@@ -23,6 +23,7 @@ pub mod client;
 pub mod hygiene;
 pub mod peer;
 pub mod placeholder;
+mod redact;
 pub mod server;
 mod shared;
 pub mod sources;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError, SandboxLabel};
 use crate::peer::{self, PeerError};
+use crate::redact::Redacted;
 use crate::shared::lock;
 use crate::talk::VERSION;
 use crate::talk::frame::{self, FrameError};
@@ -96,7 +97,7 @@ fn welcome(stream: &mut UnixStream, may_be: impl Fn(Role) -> bool) -> Result<Rol
             Ok(role)
         }
         Ask::Hello { version, .. } => Err(ServeError::Version(version)),
-        Ask::Register { .. } | Ask::Release { .. } | Ask::Value { .. } | Ask::Spend { .. } => Err(ServeError::NoHello),
+        Ask::Register { .. } | Ask::Release { .. } | Ask::Redact { .. } | Ask::Value { .. } | Ask::Spend { .. } => Err(ServeError::NoHello),
     }
 }
 
@@ -125,6 +126,10 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
                 }
                 Reply::Done { id }
             }
+            (Role::Owner, Ask::Redact { id, sandbox, extent, pieces }) => match broker.redact(&sandbox, &pieces, extent) {
+                Ok(Redacted { pieces, taken, counts }) => Reply::Redacted { id, pieces, taken, counts },
+                Err(error) => refused(id, &error),
+            },
             (Role::Egress, Ask::Value { id, sandbox, name }) => match broker.value_at_hand(&sandbox, &name) {
                 Some(answer) => given(id, answer),
                 None => match Place::take(&busy, MAX_BUSY) {
@@ -149,7 +154,7 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
                 Err(error) => refused(id, &error),
             },
             (Role::Owner, Ask::Value { id, .. } | Ask::Spend { id, .. })
-            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. }) => {
+            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. } | Ask::Redact { id, .. }) => {
                 deny(id, Refusal::Role, "this connection may not ask that")
             }
         };
@@ -178,7 +183,7 @@ fn refused(id: u32, error: &BrokerError) -> Reply {
         BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
         BrokerError::Source(_) | BrokerError::Placeholder(_) => Refusal::NoValue,
         BrokerError::UsedUp { .. } => Refusal::UsedUp,
-        BrokerError::TooMany(_) => Refusal::Busy,
+        BrokerError::TooMany(_) | BrokerError::Redact(_) => Refusal::Busy,
     };
     Reply::Refused { id, why, message: with_causes(error), hint: error.hint().unwrap_or_default() }
 }

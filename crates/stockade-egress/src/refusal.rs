@@ -98,6 +98,20 @@ pub enum Refusal {
         /// The host.
         host: HostName,
     },
+    /// Tools of a server that anybody on the way could replace.
+    #[error("servers of tools (MCP) on `{host}` are reached over HTTPS only")]
+    ToolsInTheOpen {
+        /// The host.
+        host: HostName,
+    },
+    /// A rule about requests says no.
+    #[error("{why}")]
+    Policy {
+        /// The rule.
+        rule: String,
+        /// In words.
+        why: String,
+    },
     /// There is no value now.
     #[error("the secret `{name}` cannot be had: {why}")]
     SecretUnavailable {
@@ -159,7 +173,7 @@ impl Refusal {
     pub fn rule(&self) -> String {
         match self {
             Self::Host { .. } | Self::NoName { .. } => "allow-host",
-            Self::Method { rule, .. } | Self::Path { rule, .. } => rule,
+            Self::Method { rule, .. } | Self::Path { rule, .. } | Self::Policy { rule, .. } => rule,
             Self::BadHost(_) => "host-form",
             Self::Address { .. } => "address-class",
             Self::NamesDiffer { .. } => "one-host",
@@ -167,6 +181,7 @@ impl Refusal {
             Self::Limit { .. } => "limit",
             Self::SecretElsewhere { .. } => SECRET_HOST,
             Self::SecretInTheOpen { .. } => "secret-plain-http",
+            Self::ToolsInTheOpen { .. } => "mcp-plain-http",
             Self::SecretUnavailable { .. } => "secret-value",
             Self::SecretSpent { .. } => "secret-budget",
             Self::Protocol { .. } => "protocol",

@@ -11,7 +11,7 @@ use crate::talk::frame::{self, FrameError};
 use crate::talk::message::{Ask, Refusal, Reply, Role};
 
 pub use lookup::{Held, Lookup};
-pub use owner::Owner;
+pub use owner::{Clean, Owner};
 
 /// Why the broker gave no answer. Cloned for everybody who waited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,8 @@ fn introduce(stream: &mut UnixStream, role: Role) -> Result<(), ClientError> {
     match Reply::decode(&first)? {
         Reply::Welcome { version: VERSION } => Ok(()),
         Reply::Welcome { .. } => Err(ClientError::Version),
-        Reply::Registered { .. } | Reply::Value { .. } | Reply::Done { .. } | Reply::Refused { .. } => Err(ClientError::Unfit),
+        Reply::Registered { .. } | Reply::Redacted { .. } | Reply::Value { .. } | Reply::Done { .. } | Reply::Refused { .. } => {
+            Err(ClientError::Unfit)
+        }
     }
 }

@@ -3,10 +3,19 @@
 use std::os::unix::net::UnixStream;
 
 use super::{ClientError, introduce};
+use crate::SecretName;
 use crate::broker::{Bound, SandboxLabel, Wish};
 use crate::placeholder::Placeholder;
 use crate::talk::frame;
-use crate::talk::message::{Ask, Reply, Role};
+use crate::talk::message::{Ask, Extent, Reply, Role};
+
+/// Bytes that are redacted at once: twice the longest form of a value, and what comes back still fits a message.
+const MOST_AT_ONCE: usize = 96 << 10;
+/// Pieces that are redacted at once.
+const MOST_PIECES: usize = 1024;
+
+/// Pieces without their secrets; `None` for one that had none.
+pub type Clean = Vec<Option<Vec<u8>>>;
 
 /// A connection as owner. The sandboxes registered over it are forgotten when it is dropped.
 #[derive(Debug)]
@@ -43,6 +52,70 @@ impl Owner {
         }
     }
 
+    /// Takes the values of a sandbox's secrets out of some pieces: each without them, `None` for one that had none; and what was taken out.
+    pub fn redact(&mut self, sandbox: &SandboxLabel, pieces: &[&[u8]]) -> Result<(Clean, Vec<(SecretName, u64)>), ClientError> {
+        let (mut clean, mut counts) = (Vec::with_capacity(pieces.len()), Vec::new());
+        let mut rest = pieces;
+        while let Some(first) = rest.first() {
+            if first.len() > MOST_AT_ONCE {
+                clean.push(self.redact_long(sandbox, first, &mut counts)?);
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let mut room = MOST_AT_ONCE;
+            let fits = |piece: &&&[u8]| {
+                let left = room.checked_sub(piece.len());
+                room = left.unwrap_or(0);
+                left.is_some()
+            };
+            let together = rest.iter().take(MOST_PIECES).take_while(fits).count();
+            let (now, later) = rest.split_at_checked(together).unwrap_or((rest, &[]));
+            let (redacted, _) = self.redact_some(sandbox, now, Extent::Whole, &mut counts)?;
+            clean.extend(redacted);
+            rest = later;
+        }
+        Ok((clean, counts))
+    }
+
+    /// One piece that is too long for a message, window by window.
+    fn redact_long(
+        &mut self,
+        sandbox: &SandboxLabel,
+        piece: &[u8],
+        counts: &mut Vec<(SecretName, u64)>,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        let (mut out, mut rest, before) = (Vec::with_capacity(piece.len()), piece, counts.len());
+        while !rest.is_empty() {
+            let window = rest.get(..MOST_AT_ONCE).unwrap_or(rest);
+            let extent = if window.len() == rest.len() { Extent::Whole } else { Extent::Beginning };
+            let (mut redacted, taken) = self.redact_some(sandbox, &[window], extent, counts)?;
+            let (done, left) = rest.split_at_checked(taken).filter(|(done, _)| !done.is_empty()).ok_or(ClientError::Unfit)?;
+            match redacted.pop().flatten() {
+                Some(clean) => out.extend(clean),
+                None => out.extend_from_slice(done),
+            }
+            rest = left;
+        }
+        Ok((counts.len() > before).then_some(out))
+    }
+
+    fn redact_some(
+        &mut self,
+        sandbox: &SandboxLabel,
+        pieces: &[&[u8]],
+        extent: Extent,
+        counts: &mut Vec<(SecretName, u64)>,
+    ) -> Result<(Clean, usize), ClientError> {
+        let copied = pieces.iter().map(|piece| piece.to_vec()).collect();
+        match self.ask(|id| Ask::Redact { id, sandbox: sandbox.clone(), extent, pieces: copied })? {
+            Reply::Redacted { pieces: clean, taken, counts: found, .. } if clean.len() == pieces.len() => {
+                counts.extend(found);
+                Ok((clean, taken as usize))
+            }
+            other => Err(unfit(other)),
+        }
+    }
+
     fn ask(&mut self, question: impl FnOnce(u32) -> Ask) -> Result<Reply, ClientError> {
         self.next = self.next.wrapping_add(1);
         frame::write(&mut self.stream, &question(self.next).encode())?;
@@ -55,6 +128,8 @@ impl Owner {
 pub(super) fn unfit(reply: Reply) -> ClientError {
     match reply {
         Reply::Refused { why, message, hint, .. } => ClientError::Refused { why, message, hint },
-        Reply::Welcome { .. } | Reply::Registered { .. } | Reply::Value { .. } | Reply::Done { .. } => ClientError::Unfit,
+        Reply::Welcome { .. } | Reply::Registered { .. } | Reply::Redacted { .. } | Reply::Value { .. } | Reply::Done { .. } => {
+            ClientError::Unfit
+        }
     }
 }

@@ -45,6 +45,13 @@ impl Writer {
         this
     }
 
+    /// As [`Self::bytes`], for what may fill a frame.
+    pub(super) fn long_bytes(self, value: &[u8]) -> Self {
+        let mut this = self.word(u32::try_from(value.len()).unwrap_or(u32::MAX));
+        this.0.extend_from_slice(value);
+        this
+    }
+
     pub(super) fn time(self, value: Option<SystemTime>) -> Self {
         let millis = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         match value {
@@ -69,6 +76,11 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(FrameError::Malformed("it is cut short"))?;
         self.0 = rest;
         Ok(taken)
+    }
+
+    pub(super) fn long_bytes(&mut self) -> Result<&'a [u8], FrameError> {
+        let length = self.word()?;
+        self.take(length as usize)
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, FrameError> {

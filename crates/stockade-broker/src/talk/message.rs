@@ -23,6 +23,15 @@ pub enum Role {
     Egress,
 }
 
+/// Whether the last of some pieces is a whole, or the beginning of something longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing follows.
+    Whole,
+    /// More of it follows.
+    Beginning,
+}
+
 /// What the broker is asked.
 #[derive(Debug)]
 pub enum Ask {
@@ -48,6 +57,17 @@ pub enum Ask {
         id: u32,
         /// Which sandbox.
         sandbox: SandboxLabel,
+    },
+    /// Owner: take the values of a sandbox's secrets out of some pieces of text or bytes.
+    Redact {
+        /// Of this question.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+        /// Whether the last piece is a whole.
+        extent: Extent,
+        /// The pieces.
+        pieces: Vec<Vec<u8>>,
     },
     /// Egress: the value of a secret, for one use.
     Value {
@@ -101,6 +121,17 @@ pub enum Reply {
         /// Whether bytes that are sent with it must be told.
         bytes: Bytes,
     },
+    /// To `Redact`.
+    Redacted {
+        /// Of the question.
+        id: u32,
+        /// Each piece without its secrets; `None` for one that had none.
+        pieces: Vec<Option<Vec<u8>>>,
+        /// How much of the last piece was dealt with.
+        taken: u32,
+        /// What was taken out, and how often.
+        counts: Vec<(SecretName, u64)>,
+    },
     /// To `Release` and `Spend`.
     Done {
         /// Of the question.
@@ -152,6 +183,15 @@ impl Ask {
                 wishes.iter().fold(head, write_wish)
             }
             Self::Release { id, sandbox } => Writer::new(3, 0).word(*id).bytes(sandbox.as_str().as_bytes()),
+            Self::Redact { id, sandbox, extent, pieces } => {
+                let extent = match extent {
+                    Extent::Whole => 1,
+                    Extent::Beginning => 2,
+                };
+                let room = pieces.iter().map(|piece| piece.len() + 4).sum();
+                let head = Writer::new(6, room).word(*id).bytes(sandbox.as_str().as_bytes()).byte(extent).short(pieces.len() as u16);
+                pieces.iter().fold(head, |writer, piece| writer.long_bytes(piece))
+            }
             Self::Value { id, sandbox, name } => {
                 Writer::new(4, 0).word(*id).bytes(sandbox.as_str().as_bytes()).bytes(name.as_str().as_bytes())
             }
@@ -187,6 +227,19 @@ impl Ask {
             3 => Self::Release { id: reader.word()?, sandbox: label(&mut reader)? },
             4 => Self::Value { id: reader.word()?, sandbox: label(&mut reader)?, name: name(&mut reader)? },
             5 => Self::Spend { id: reader.word()?, sandbox: label(&mut reader)?, name: name(&mut reader)?, bytes: reader.long()? },
+            6 => Self::Redact {
+                id: reader.word()?,
+                sandbox: label(&mut reader)?,
+                extent: match reader.byte()? {
+                    1 => Extent::Whole,
+                    2 => Extent::Beginning,
+                    _ => return Err(FrameError::Malformed("neither a whole nor a beginning")),
+                },
+                pieces: {
+                    let count = reader.short()?;
+                    (0..count).map(|_| reader.long_bytes().map(<[u8]>::to_vec)).collect::<Result<_, _>>()?
+                },
+            },
             _ => return Err(FrameError::Malformed("an unknown question")),
         };
         reader.end().map(|()| ask)
@@ -213,6 +266,17 @@ impl Reply {
                 };
                 let head = Writer::new(3, value.expose().len()).word(*id).bytes(value.expose());
                 head.time(*expires).time(Some(*fresh_until)).byte(keep).byte(bytes)
+            }
+            Self::Redacted { id, pieces, taken, counts } => {
+                let room = pieces.iter().flatten().map(|piece| piece.len() + 4).sum();
+                let head = Writer::new(6, room).word(*id).word(*taken).short(pieces.len() as u16);
+                let pieces = pieces.iter().fold(head, |writer, piece| match piece {
+                    None => writer.byte(0),
+                    Some(piece) => writer.byte(1).long_bytes(piece),
+                });
+                counts
+                    .iter()
+                    .fold(pieces.short(counts.len() as u16), |writer, (name, count)| writer.bytes(name.as_str().as_bytes()).long(*count))
             }
             Self::Done { id } => Writer::new(4, 0).word(*id),
             Self::Refused { id, why, message, hint } => {
@@ -260,6 +324,22 @@ impl Reply {
                 message: text(&mut reader)?,
                 hint: text(&mut reader)?,
             },
+            6 => {
+                let (id, taken) = (reader.word()?, reader.word()?);
+                let count = reader.short()?;
+                let piece = |reader: &mut Reader<'_>| match reader.byte()? {
+                    0 => Ok(None),
+                    1 => reader.long_bytes().map(|piece| Some(piece.to_vec())),
+                    _ => Err(FrameError::Malformed("neither a piece nor none")),
+                };
+                let pieces = (0..count).map(|_| piece(&mut reader)).collect::<Result<_, _>>()?;
+                let count = usize::from(reader.short()?);
+                if count > MAX_SECRETS {
+                    return Err(FrameError::Malformed("more secrets than a sandbox may have"));
+                }
+                let counts = (0..count).map(|_| Ok((name(&mut reader)?, reader.long()?))).collect::<Result<_, FrameError>>()?;
+                Self::Redacted { id, pieces, taken, counts }
+            }
             _ => return Err(FrameError::Malformed("an unknown answer")),
         };
         reader.end().map(|()| reply)
@@ -269,7 +349,11 @@ impl Reply {
     pub fn id(&self) -> Option<u32> {
         match self {
             Self::Welcome { .. } => None,
-            Self::Registered { id, .. } | Self::Value { id, .. } | Self::Done { id } | Self::Refused { id, .. } => Some(*id),
+            Self::Registered { id, .. }
+            | Self::Redacted { id, .. }
+            | Self::Value { id, .. }
+            | Self::Done { id }
+            | Self::Refused { id, .. } => Some(*id),
         }
     }
 }
@@ -344,6 +428,12 @@ mod tests {
             Ask::Hello { version: 9, role: Role::Egress },
             Ask::Register { id: 7, sandbox: sandbox.clone(), wishes },
             Ask::Release { id: 8, sandbox: sandbox.clone() },
+            Ask::Redact {
+                id: 11,
+                sandbox: sandbox.clone(),
+                extent: Extent::Beginning,
+                pieces: vec![Vec::new(), b"\xff x".to_vec(), vec![7; 300]],
+            },
             Ask::Value { id: 9, sandbox: sandbox.clone(), name: name.clone() },
             Ask::Spend { id: 10, sandbox, name, bytes: u64::MAX },
         ]
@@ -357,6 +447,12 @@ mod tests {
             Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
             given(None, Keep::UntilStale),
             given(Some(at), Keep::Once),
+            Reply::Redacted {
+                id: 6,
+                pieces: vec![None, Some(b"[redacted:A]".to_vec())],
+                taken: 12,
+                counts: vec![("A".parse().unwrap(), 2)],
+            },
             Reply::Done { id: 4 },
             Reply::Refused { id: 5, why: Refusal::Busy, message: "no".into(), hint: String::new() },
         ]

@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ::http::header::{self, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -29,6 +29,8 @@ use crate::event::Subject;
 use crate::meter::Meter;
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::rules::judge::{Asked, Denied, Judge};
+use crate::rules::path::segments;
 use crate::sandbox::{Found, Sandbox};
 use crate::secrets::SecretValue;
 use crate::secrets::binding::{Bound, Place};
@@ -37,6 +39,9 @@ use crate::secrets::substitute::{self, BodyReplacer, BodyWatch};
 
 /// A body up to this size is looked through before anything of its request is sent, so that a refusal can be answered.
 const WHOLE_BODY: u64 = 64 << 10;
+
+/// How long a refused request may go on.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// One connection from a sandbox, as far as its requests need to know.
 #[derive(Debug)]
@@ -79,13 +84,15 @@ pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Resu
     let record = Record::of_text(&shared.events, &leg.sandbox, Subject::Request, host, port);
     let record = Arc::new(record.of_request(request.method(), request.uri().path()));
     let answered = match named {
-        Ok(destination) if is_upgrade => match approve(&leg, &mut request, destination, &record).await {
-            Ok(approved) => upgrade::serve(&leg, request, approved).await,
-            Err(refusal) => Err(refusal),
-        },
         Ok(destination) => match approve(&leg, &mut request, destination, &record).await {
+            Ok(approved) if is_upgrade => upgrade::serve(&leg, request, approved).await,
             Ok(approved) => send(&leg, request, approved).await,
-            Err(refusal) => Err(refusal),
+            Err(refusal) => {
+                if leg.protocol == Protocol::Http2 {
+                    take_in(request.body_mut()).await;
+                }
+                Err(refusal)
+            }
         },
         Err((refusal, _)) => Err(refusal),
     };
@@ -95,6 +102,20 @@ pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Resu
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(answer)
+}
+
+/// Takes in what little a refused request still has to say: a client over HTTP/2 whose stream ends before it was done may not look at the answer.
+async fn take_in(body: &mut Incoming) {
+    let reading = async {
+        let mut left = WHOLE_BODY;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, reading).await;
 }
 
 /// The answer for a refusal.
@@ -148,11 +169,14 @@ fn destination(leg: &Leg, request: &Request<Incoming>) -> Result<Destination, (R
             let Some(authority) = uri.authority() else {
                 return Err((Refusal::Unsupported("a proxy is asked for a whole address, as in `GET http://host/`"), String::new()));
             };
-            if uri.scheme_str() != Some("http") {
-                return Err((Refusal::Unsupported("for `https` a proxy is asked with `CONNECT`"), String::new()));
-            }
-            let (host, port) = parse(authority.as_str(), Scheme::Http.port())?;
-            Destination { host, port, scheme: Scheme::Http }
+            // Asked for `https` like this, rather than with `CONNECT`, the client leaves the encryption to us: the request is seen here either way.
+            let scheme = match uri.scheme_str() {
+                Some("http") => Scheme::Http,
+                Some("https") => Scheme::Https,
+                _ => return Err((Refusal::Unsupported("a proxy is asked for `http` or `https`"), String::new())),
+            };
+            let (host, port) = parse(authority.as_str(), scheme.port())?;
+            Destination { host, port, scheme }
         }
     };
     match host_header {
@@ -190,6 +214,9 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     record.allow(verdict, rule);
     sandbox.take_request()?;
     sandbox.count_sent(head_size(request))?;
+    if *scheme == Scheme::Http && matches!(host, HostName::Name(_)) && headers::speaks_of_tools(request.method(), request.headers()) {
+        return Err(Refusal::ToolsInTheOpen { host: host.clone() });
+    }
     let is_upgrade = request.headers().contains_key(header::UPGRADE);
     if is_upgrade && sandbox.rules.exchange(host, *port, request.uri().path()).is_some() {
         return Err(Refusal::Unsupported("tokens are not exchanged over an upgraded connection"));
@@ -215,6 +242,10 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
         if *scheme == Scheme::Http && !secret.grants_address(host, *port) {
             return Err(Refusal::SecretInTheOpen { name: Arc::clone(&secret.name), host: host.clone() });
         }
+    }
+    if let Some(judge) = &sandbox.rules.judge {
+        let in_body = if request.body().is_end_stream() { 0 } else { bound & sandbox.in_body() };
+        ask(judge.as_ref(), sandbox, request, &destination, carried | in_body)?;
     }
     // Every value bound to the host is asked for: an answer may hold one that another request sent.
     let found = if bound == 0 { Vec::new() } else { sandbox.values(&*shared.secrets, bound, carried).await? };
@@ -474,7 +505,30 @@ pub(crate) fn decoder(headers: &mut ::http::HeaderMap) -> Result<Option<Decoder>
 
 impl Sandbox {
     fn in_query(&self) -> u64 {
-        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| bound.places.query == Place::Replace);
+        self.bound_where(|bound| bound.places.query == Place::Replace)
+    }
+
+    fn in_body(&self) -> u64 {
+        self.bound_where(|bound| bound.places.body == Place::Replace)
+    }
+
+    fn bound_where(&self, fits: impl Fn(&Bound) -> bool) -> u64 {
+        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| fits(bound));
         fitting.fold(0, |bits, (index, _)| bits | 1 << index)
     }
+}
+
+/// Asks whoever else has rules about requests: once, or once for each secret that would go along.
+fn ask(judge: &dyn Judge, sandbox: &Sandbox, request: &Request<Incoming>, destination: &Destination, carried: u64) -> Result<(), Refusal> {
+    let Destination { host, port, scheme } = destination;
+    let unclear = || Refusal::Policy { rule: "request-path".to_owned(), why: "the path could be read in more than one way".to_owned() };
+    let segments = segments(request.uri().path()).ok_or_else(unclear)?;
+    let path = String::from_utf8(segments.join(&b'/')).map_err(|_| unclear())?;
+    let path = format!("/{path}");
+    let asked = |secret| Asked { host, port: *port, tls: *scheme == Scheme::Https, method: request.method().as_str(), path: &path, secret };
+    let answer = |secret| judge.judge(&asked(secret)).map_err(|Denied { rule, why }| Refusal::Policy { rule, why });
+    if carried == 0 {
+        return answer(None);
+    }
+    bits(sandbox, carried).try_for_each(|secret| answer(Some(&*secret.name)))
 }

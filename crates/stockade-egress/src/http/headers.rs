@@ -1,5 +1,6 @@
 //! Header fields that belong to one connection, and those that must change because secrets are at stake.
 
+use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::body::decode::DECODABLE;
@@ -39,6 +40,19 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
+}
+
+/// Whether a request is one of the Model Context Protocol: it says so, or asks for what its transport must ask for. A server without the protocol
+/// that is asked the same way over plain HTTP is refused too; that is rare, and HTTPS is the answer for it as well.
+pub(crate) fn speaks_of_tools(method: &Method, headers: &HeaderMap) -> bool {
+    if headers.contains_key("mcp-protocol-version") || headers.contains_key("mcp-session-id") || headers.contains_key("mcp-method") {
+        return true;
+    }
+    let accepts = |kind: &str| {
+        let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+        values.map(|value| value.split(';').next().unwrap_or_default().trim()).any(|value| value.eq_ignore_ascii_case(kind))
+    };
+    method == Method::POST && accepts("application/json") && accepts("text/event-stream")
 }
 
 /// Removes from a request what would keep its answer from being searched: parts of bodies, and codings that cannot be decoded.

@@ -3,10 +3,12 @@
 //! An empty list of hosts allows nothing. Several rules may name one host: a request goes if any of them allows it. Sets of narrower rules
 //! take away from that and never add: where one names a host, a request there must fit one of its rules as well.
 
+pub mod judge;
 pub mod learn;
 pub use stockade_core::route as path;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stockade_core::host::{HostName, HostPattern};
@@ -14,6 +16,7 @@ use stockade_core::reach::{HostUse, Reach, TlsUse, Unlisted};
 
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
+use judge::Judge;
 use path::PathPattern;
 
 /// The longest path shown in a refusal.
@@ -34,6 +37,8 @@ pub struct Rules {
     pub metered: Vec<HostPattern>,
     /// Where servers hand out new tokens.
     pub exchanges: Vec<Exchange>,
+    /// Who else is asked about each request.
+    pub judge: Option<Arc<dyn Judge>>,
 }
 
 /// Whether what no rule allows is refused.
@@ -230,6 +235,9 @@ impl Rules {
     /// How connections to this host are treated. `Tunnel` and `Pass` give way to any rule that has to see inside; where something is
     /// written of the use of a host, that counts.
     pub fn treatment(&self, host: &HostName, port: u16) -> Tls {
+        if self.judge.is_some() {
+            return Tls::Inspect;
+        }
         let names_it = |rule: &&HostRule| rule.pattern.matches(host, port);
         let mut treatment = None;
         for rule in self.narrower.iter().flatten().filter(names_it) {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use stockade_egress::rules::judge::{Asked, Denied, Judge};
 use stockade_egress::rules::path::PathPattern;
-use stockade_egress::rules::{HostRule, Limits, Methods, Mode, Paths};
+use stockade_egress::rules::{HostRule, Limits, Methods, Mode, Paths, Tls};
 use stockade_egress::{Kind, Rules, Subject, Verdict};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::world::{LOCAL, Outside, Server, World, full, get, pattern, plain_server, read_all, rules, text, whole};
+use crate::world::{LOCAL, Outside, PLACEHOLDER, Server, World, binding, full, get, pattern, plain_server, read_all, rules, text, whole};
 
 async fn world() -> (World, Server, String) {
     let outside = Arc::new(Outside::new());
@@ -331,4 +332,86 @@ async fn the_last_of_many_pipelined_requests_is_judged_as_the_first() {
     }
     assert_eq!(whole(sender.send_request(get("denied.example", "/")).await.unwrap()).await.status(), StatusCode::FORBIDDEN);
     assert_eq!(server.count(), 20);
+}
+
+#[tokio::test]
+async fn servers_of_tools_are_reached_over_https_only_unless_an_address_was_granted() {
+    let (mut world, server, host) = plain_world().await;
+    let ask = |host: &str, head: &str| {
+        format!("{} HTTP/1.1\r\nHost: {host}\r\n{}Connection: close\r\n\r\n", head.split('|').next().unwrap(), {
+            head.split('|').skip(1).flat_map(|line| [line, "\r\n"]).collect::<String>()
+        })
+    };
+    let spoken = [
+        "POST http://HOST/mcp|Accept: application/json, text/event-stream|Content-Length: 0",
+        "POST http://HOST/mcp|Accept: text/event-stream;q=0.5|accept: Application/JSON|Content-Length: 0",
+        "GET http://HOST/mcp|Accept: text/event-stream|Mcp-Session-Id: 7",
+        "DELETE http://HOST/mcp|mcp-session-id: 7",
+        "POST http://HOST/mcp|MCP-Protocol-Version: 2026-07-28|Content-Length: 0",
+        "POST http://HOST/mcp|Mcp-Method: tools/call|Content-Length: 0",
+    ];
+    for head in spoken {
+        let answer = world.raw(ask(&host, &head.replace("HOST", &host)).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("over HTTPS only"), "{head}: {answer}");
+        assert_eq!(world.event().await.rule, "mcp-plain-http", "{head}");
+    }
+    assert_eq!(server.count(), 0);
+    // What is no server of tools passes as before, and so does an address that a person wrote out.
+    let address = host.replace("api.example", "127.0.0.1");
+    for (host, head) in [
+        (&host, "POST http://HOST/|Accept: application/json|Content-Length: 0"),
+        (&host, "GET http://HOST/|Accept: application/json, text/event-stream"),
+        (&address, "POST http://HOST/|Accept: application/json, text/event-stream|Content-Length: 0"),
+    ] {
+        let answer = world.raw(ask(host, &head.replace("HOST", host)).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{head}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn servers_of_tools_over_https_are_reached() {
+    let (world, server, host) = world().await;
+    let request =
+        Request::post("/").header("host", &host).header("accept", "application/json, text/event-stream").header("mcp-session-id", "7");
+    assert_eq!(world.https(&host, request.body(full("")).unwrap()).await.status(), StatusCode::OK);
+    assert_eq!(server.last().header("mcp-session-id"), "7");
+}
+
+/// Rules that are kept elsewhere.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl Judge for Elsewhere {
+    fn judge(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+        let denied = asked.method == "DELETE" || asked.path == "/kept" || asked.secret == Some("TOKEN") || !asked.tls;
+        if denied { Err(Denied { rule: "elsewhere".into(), why: format!("not {} {}", asked.method, asked.path) }) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn who_else_has_rules_is_asked_about_every_request() {
+    let outside = Arc::new(Outside::new());
+    let server = outside.server(&LOCAL).await;
+    let host = format!("api.example:{}", server.port);
+    let mut rules = rules(std::slice::from_ref(&host));
+    // Though it says that connections are passed on, they are opened: nobody could be asked about what is not seen.
+    rules.hosts.iter_mut().for_each(|rule| rule.tls = Tls::Pass);
+    rules.judge = Some(Arc::new(Elsewhere));
+    let mut world = World::new(outside, rules, vec![binding(&host)]).await;
+    let ask = |method: Method, path: &str| Request::builder().method(method).uri(path).header("host", &host);
+    assert_eq!(text(&world.https(&host, ask(Method::GET, "/").body(full("")).unwrap()).await), "hello");
+    let _ = world.event().await;
+    let with_token = ask(Method::GET, "/").header("authorization", format!("Bearer {PLACEHOLDER}"));
+    for (request, rule) in [
+        (ask(Method::DELETE, "/"), "elsewhere"),
+        (ask(Method::GET, "/kept"), "elsewhere"),
+        (ask(Method::GET, "/%6bept"), "elsewhere"),
+        (ask(Method::GET, "/a/../kept"), "request-path"),
+        (with_token, "elsewhere"),
+    ] {
+        let answer = world.https(&host, request.body(full("")).unwrap()).await;
+        let event = world.event().await;
+        assert_eq!((answer.status(), event.verdict, event.rule.as_str()), (StatusCode::FORBIDDEN, Verdict::Deny, rule));
+    }
+    assert_eq!(server.count(), 1);
 }

@@ -42,6 +42,36 @@ async fn a_placeholder_becomes_the_value_and_an_echo_becomes_the_placeholder() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_is_asked_for_https_without_a_tunnel_encrypts_and_holds_to_the_same() {
+    // The server speaks nothing but TLS.
+    let (mut world, server, host) = world_with(|_| {}).await;
+    let ask = |target: &str, named: &str| {
+        format!("GET {target}/echo HTTP/1.1\r\nHost: {named}\r\nAuthorization: Bearer {PLACEHOLDER}\r\nConnection: close\r\n\r\n")
+    };
+    let answer = world.raw(ask(&format!("https://{host}"), &host).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(PLACEHOLDER) && !answer.contains(VALUE), "{answer}");
+    assert_eq!(server.last().header("authorization"), format!("Bearer {VALUE}"));
+    let event = world.event().await;
+    assert_eq!((event.verdict, event.host.as_str(), event.secrets), (Verdict::Allow, "api.example", vec!["TOKEN".into()]));
+    let (other, denied) = (host.replace("api.", "other."), host.replace("api.", "denied."));
+    for (target, named) in [
+        // A placeholder on its way elsewhere, names that differ, a host that is not allowed, another scheme.
+        (format!("https://{other}"), &other),
+        (format!("https://{host}"), &other),
+        (format!("https://{denied}"), &denied),
+        (format!("ftp://{host}"), &host),
+    ] {
+        let answer = world.raw(ask(&target, named).as_bytes()).await;
+        assert!(
+            answer.contains("x-stockade-rule") && !answer.starts_with("HTTP/1.1 2") && !answer.contains(VALUE),
+            "{target} {named}: {answer}"
+        );
+        assert_eq!(world.event().await.verdict, Verdict::Deny, "{target} {named}");
+    }
+    assert_eq!(server.count(), 1);
+}
+
+#[tokio::test]
 async fn basic_credentials_are_decoded_and_encoded_again() {
     let (world, server, host) = world_with(|_| {}).await;
     let sent = format!("Basic {}", STANDARD.encode(format!("x-access-token:{PLACEHOLDER}")));
