@@ -1,0 +1,290 @@
+//! The file of the credential.
+//!
+//! ```json
+//! { "version": 1, "public": "<64 hex>", "iterations": 600000, "salt": "…", "nonce": "…", "sealed": "…" }
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use stockade_policy::pack::{PublicKey, SigningKey};
+use stockade_store::places::Places;
+use stockade_store::sealed::{self, SealError, SealedSeed};
+
+use crate::approvals::{ApprovalError, Store, directory};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+/// Its name, in the state and in the machine's directory.
+const FILE: &str = "approver.json";
+/// Bytes of it at most.
+const MAX_FILE: u64 = 16 << 10;
+
+/// Why a credential cannot be made, read or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The file cannot be read or written.
+    #[error("cannot {verb} `{}`", .path.display())]
+    File {
+        /// What was tried.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Not a credential. It is never taken for none.
+    #[error("`{}` is no approver credential: {why}", .path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Not this passphrase.
+    #[error("the passphrase does not fit")]
+    Wrong,
+    /// The passphrase is no good for a new one.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The count of guesses cannot be kept, or says to wait.
+    #[error(transparent)]
+    Store(#[from] ApprovalError),
+    /// Only an administrator changes it.
+    #[error("the credential is the machine's, at `{}`", .0.display())]
+    Machine(PathBuf),
+}
+
+/// Where a credential comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The machine's directory, which an administrator owns.
+    Machine,
+    /// The person's own state.
+    State,
+}
+
+impl Place {
+    /// The word in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::State => "state",
+        }
+    }
+}
+
+/// A credential that is set up.
+#[derive(Debug, Clone)]
+pub struct Credential {
+    public: PublicKey,
+    sealed: SealedSeed,
+    /// Where it comes from.
+    pub place: Place,
+    path: PathBuf,
+}
+
+/// A credential that was opened: whoever holds this may approve.
+#[derive(Debug)]
+pub struct Approver(SigningKey);
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    version: u32,
+    public: String,
+    iterations: u32,
+    salt: String,
+    nonce: String,
+    sealed: String,
+}
+
+impl Credential {
+    /// The credential that counts: the machine's, else the person's own. A file that cannot be read is an error, never none.
+    pub fn load(places: &Places) -> Result<Option<Self>, CredentialError> {
+        match read(&places.machine.join(FILE), Place::Machine)? {
+            Some(credential) => Ok(Some(credential)),
+            None => read(&directory(&places.state).join(FILE), Place::State),
+        }
+    }
+
+    /// Sets one up, in the place of a person's own. Who may do that is asked before.
+    pub fn set(places: &Places, passphrase: &[u8]) -> Result<Self, CredentialError> {
+        let seed = sealed::generate()?;
+        let signing = SigningKey::from_seed(*seed);
+        let public = signing.public().map_err(|_| SealError::NoRandom)?;
+        let sealed = sealed::seal(signing.seed(), passphrase, &bound(&public))?;
+        let directory = directory(&places.state);
+        stockade_private_dir::ensure_private_dir(&directory).map_err(ApprovalError::Directory)?;
+        let path = directory.join(FILE);
+        let credential = Self { public, sealed, place: Place::State, path: path.clone() };
+        write(&path, &credential.text()).map_err(|source| CredentialError::File { verb: "write", path, source })?;
+        Ok(credential)
+    }
+
+    /// Takes the person's own away; says whether there was one.
+    pub fn remove(places: &Places) -> Result<bool, CredentialError> {
+        let path = directory(&places.state).join(FILE);
+        match std::fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(CredentialError::File { verb: "remove", path, source }),
+        }
+    }
+
+    /// Opens it. The guess is counted before it is tried, so that killing this process saves nobody from the count.
+    pub fn open(&self, passphrase: &[u8], store: &mut Store, now: i64) -> Result<Approver, CredentialError> {
+        store.begin_attempt(now)?;
+        let seed = sealed::open(&self.sealed, passphrase, &bound(&self.public)).map_err(|error| match error {
+            SealError::Wrong => CredentialError::Wrong,
+            other => CredentialError::Form { path: self.path.clone(), why: other.to_string() },
+        })?;
+        let signing = SigningKey::from_seed(*seed);
+        if signing.public().ok().as_ref() != Some(&self.public) {
+            return Err(CredentialError::Form { path: self.path.clone(), why: "its two halves do not belong together".to_owned() });
+        }
+        store.forget_attempts()?;
+        Ok(Approver(signing))
+    }
+
+    /// What the key is called.
+    pub fn key_id(&self) -> &str {
+        self.public.id()
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn verifies(&self, statement: &[u8], signature: &[u8]) -> bool {
+        self.public.verifies(statement, signature)
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let SealedSeed { iterations, salt, nonce, sealed } = self.sealed.clone();
+        let kept = Kept { version: VERSION, public: self.public.to_hex(), iterations, salt, nonce, sealed };
+        let mut text = serde_json::to_vec_pretty(&kept).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+}
+
+impl Approver {
+    pub(crate) fn sign(&self, statement: &[u8]) -> Vec<u8> {
+        self.0.sign(statement).to_vec()
+    }
+}
+
+fn bound(public: &PublicKey) -> String {
+    format!("stockade approver {VERSION}\n{}", public.to_hex())
+}
+
+fn read(path: &Path, place: Place) -> Result<Option<Credential>, CredentialError> {
+    let failed = |source| CredentialError::File { verb: "read", path: path.to_owned(), source };
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut text).map_err(failed)?;
+    let wrong = |why: String| CredentialError::Form { path: path.to_owned(), why };
+    if text.len() as u64 > MAX_FILE {
+        return Err(wrong("it is too long".to_owned()));
+    }
+    let kept: Kept = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    if kept.version != VERSION {
+        return Err(wrong(format!("its version is {}", kept.version)));
+    }
+    let public = PublicKey::parse(&kept.public).map_err(|error| wrong(error.to_string()))?;
+    let Kept { iterations, salt, nonce, sealed, .. } = kept;
+    Ok(Some(Credential { public, sealed: SealedSeed { iterations, salt, nonce, sealed }, place, path: path.to_owned() }))
+}
+
+/// Puts a file in place whole or not at all, for nobody else.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension(std::process::id().to_string());
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let written = file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn places(root: &Path) -> Places {
+        let at = |name: &str| root.join(name);
+        Places { home: at("home"), state: at("state"), config: at("config"), runtime: at("run"), machine: at("machine") }
+    }
+
+    #[test]
+    fn a_credential_opens_with_its_passphrase_alone_and_guesses_cost_time() {
+        let root = tempfile::tempdir().unwrap();
+        let places = places(root.path());
+        assert!(Credential::load(&places).unwrap().is_none());
+        assert!(matches!(Credential::set(&places, b"short"), Err(CredentialError::Seal(SealError::Short))));
+        let made = Credential::set(&places, b"correct horse").unwrap();
+        assert_eq!(std::fs::metadata(made.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        let found = Credential::load(&places).unwrap().unwrap();
+        assert_eq!((found.key_id(), found.place), (made.key_id(), Place::State));
+        let mut store = Store::open(&places.state).unwrap();
+        let approver = found.open(b"correct horse", &mut store, 1000).unwrap();
+        assert!(found.verifies(b"x", &approver.sign(b"x")) && !found.verifies(b"y", &approver.sign(b"x")));
+        for _ in 0..3 {
+            assert!(matches!(found.open(b"wrong horse", &mut store, 1000), Err(CredentialError::Wrong)));
+        }
+        // The right one waits as well: else waiting would tell right from wrong.
+        let slow = found.open(b"correct horse", &mut store, 1000);
+        assert!(matches!(slow, Err(CredentialError::Store(ApprovalError::Slow(1..=8)))), "{slow:?}");
+        assert!(found.open(b"correct horse", &mut store, 1100).is_ok());
+        assert!(Credential::remove(&places).unwrap() && !Credential::remove(&places).unwrap());
+    }
+
+    #[test]
+    fn a_damaged_file_is_never_none() {
+        let root = tempfile::tempdir().unwrap();
+        let places = places(root.path());
+        let made = Credential::set(&places, b"correct horse").unwrap();
+        let text = std::fs::read_to_string(made.path()).unwrap();
+        let mut store = Store::open(&places.state).unwrap();
+        for wrong in
+            ["", "{}", "null", &text.replace("\"version\": 1", "\"version\": 2"), &text.replace("public", "publik"), &"x".repeat(20_000)]
+        {
+            std::fs::write(made.path(), wrong).unwrap();
+            assert!(matches!(Credential::load(&places), Err(CredentialError::Form { .. })), "{wrong}");
+        }
+        // Another public half is noticed when it is opened.
+        let other = SigningKey::from_seed([7; 32]).public().unwrap().to_hex();
+        std::fs::write(made.path(), text.replace(&made.public.to_hex(), &other)).unwrap();
+        let changed = Credential::load(&places).unwrap().unwrap();
+        assert!(matches!(changed.open(b"correct horse", &mut store, 1000), Err(CredentialError::Wrong)));
+        std::fs::remove_file(made.path()).unwrap();
+        std::os::unix::fs::symlink("/dev/null", made.path()).unwrap();
+        assert!(matches!(Credential::load(&places), Err(CredentialError::File { .. })));
+    }
+
+    #[test]
+    fn the_machines_comes_first() {
+        let root = tempfile::tempdir().unwrap();
+        let places = places(root.path());
+        let machines = Credential::set(&places, b"correct horse").unwrap();
+        std::fs::create_dir(&places.machine).unwrap();
+        std::fs::rename(machines.path(), places.machine.join(FILE)).unwrap();
+        Credential::set(&places, b"another horse").unwrap();
+        let found = Credential::load(&places).unwrap().unwrap();
+        assert_eq!((found.key_id(), found.place), (machines.key_id(), Place::Machine));
+    }
+}
