@@ -3,36 +3,48 @@
 //! Loading is `stockade-store`'s, deciding is `stockade-policy`'s; here the question is put together, a person is asked where the rules want
 //! one, and the answer becomes words, a value of `run --json`, and an exec list.
 
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use stockade_core::host::HostPattern;
+use stockade_core::reach::{Reach, Unlisted};
 use stockade_core::result::Decision as Told;
+use stockade_gateway::approvals;
+use stockade_policy::capability::Effect;
 use stockade_policy::shell::{self, Programs, Refusal, Script, Standing};
-use stockade_policy::{Decision, Floor, Judgement, Policies, Principal, Request, Verdict};
-use stockade_store::person;
+use stockade_policy::{
+    Decision, Floor, Judgement, Layer, Policies, Principal, PrincipalKind, Request, RuleReference, Verdict, narrowest_rule,
+};
 use stockade_store::places::Places;
 use stockade_store::policy::{OnPath, PolicyError, PolicyLayers, ProjectTrust};
 
 use crate::Context;
+use crate::approval::{OwnWord, Question};
+use crate::egress::judge;
+use crate::engine::asker::Asker;
 use crate::failure::Failure;
+use crate::receipts::digest_of;
 
 /// The one shell that runs scripts.
 pub(crate) const SHELL: &str = "bash";
-/// Longer than any answer to a question.
-const MOST_ANSWER: u64 = 64;
 /// The port whose traffic is not TLS.
 const PLAIN_PORT: u16 = 80;
 /// A host that no pattern can name: what the rules say to it, they say to any.
 const ANY_HOST: &str = "*";
+/// Why a person is asked, where a rule gives no reason.
+const LOOK: &str = "the rules want a person to look";
 
 /// The rules in force for a workspace.
 #[derive(Debug)]
 pub(crate) struct Rules {
     layers: PolicyLayers,
-    /// `None` where there is no rule at all, so that nothing need be asked.
-    policies: Option<Policies>,
+    places: Places,
+    /// Who asks.
+    asker: Asker,
+    /// Compiled when first asked: where the same was permitted before, they need not be.
+    policies: OnceCell<Policies>,
 }
 
 /// What is to run.
@@ -60,6 +72,8 @@ pub(crate) struct Ground<'a> {
 pub(crate) enum Answer {
     /// It may run.
     Admitted(Admission),
+    /// It may run if somebody says so.
+    Asked(Admission, Box<Question>),
     /// It may not, and nothing ran.
     Denied(Told),
 }
@@ -78,11 +92,19 @@ pub(crate) struct Admission {
 }
 
 impl Rules {
-    /// Reads the rules that concern a workspace. Rules that do not stand stop everything.
+    /// Reads the rules that concern a workspace, for the person at the command line. Rules that do not stand stop everything.
     pub(crate) fn load(places: &Places, workspace: &Path) -> Result<Self, Failure> {
+        Self::load_for(Asker::Person, places, workspace)
+    }
+
+    /// The same for whoever asks.
+    pub(crate) fn load_for(asker: Asker, places: &Places, workspace: &Path) -> Result<Self, Failure> {
         let layers = PolicyLayers::load(places, Some(workspace)).map_err(|error| failure(&error))?;
-        let policies = if layers.is_empty() { None } else { Some(layers.compile(places).map_err(|error| failure(&error))?) };
-        Ok(Self { layers, policies })
+        let rules = Self { layers, places: places.clone(), asker, policies: OnceCell::new() };
+        if !rules.layers.is_empty() && !rules.layers.has_passed(places) {
+            rules.compiled()?;
+        }
+        Ok(rules)
     }
 
     /// The files they came from.
@@ -90,9 +112,39 @@ impl Rules {
         &self.layers
     }
 
+    /// Who asks.
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.asker
+    }
+
+    /// Why an agent may do nothing at all: no person and no administrator wrote down what agents may do.
+    pub(crate) fn refusal_of_agents(&self) -> Option<Told> {
+        (self.asker.agent().is_some() && self.layers.floor == Floor::NoPolicy).then(|| Told {
+            verdict: Verdict::Deny.name().to_owned(),
+            rule: "no-policy".to_owned(),
+            reason: Some("no policy of a person or of this machine says what agents may do".to_owned()),
+            source: None,
+            suggest: Some("stockade init".to_owned()),
+            approval_id: None,
+        })
+    }
+
+    /// What the rules say to one request that is no program.
+    pub(crate) fn decide(&self, request: &Request<'_>) -> Result<Decision, Failure> {
+        Ok(self.compiled()?.decide(&self.asker.principal(), request, self.layers.floor))
+    }
+
     /// The rules, where there are any.
-    pub(crate) fn policies(&self) -> Option<&Policies> {
-        self.policies.as_ref()
+    pub(crate) fn policies(&self) -> Result<Option<&Policies>, Failure> {
+        if self.layers.is_empty() { Ok(None) } else { self.compiled().map(Some) }
+    }
+
+    fn compiled(&self) -> Result<&Policies, Failure> {
+        if let Some(policies) = self.policies.get() {
+            return Ok(policies);
+        }
+        let policies = self.layers.compile(&self.places).map_err(|error| failure(&error))?;
+        Ok(self.policies.get_or_init(|| policies))
     }
 
     /// Asks whether something may run; a person answers where the rules say so.
@@ -102,34 +154,100 @@ impl Rules {
             Wanted::Shell(_) => Some(SHELL),
             Wanted::Program(_) => None,
         };
-        let Some(policies) = &self.policies else {
-            return Ok(Answer::Admitted(Admission { told: Told::no_policy(), exec_list: None, starts_with, programs }));
-        };
-        let script = classify(wanted, &programs);
-        let judgement = policies.judge(&Principal::human(person::name()), &script, self.layers.floor);
-        self.mention_project(&judgement, context);
-        let told = told(&judgement.decision);
-        let allowed = match judgement.decision.verdict {
-            Verdict::Allow => true,
-            Verdict::Ask => is_approved(wanted, &judgement, context)?,
-            Verdict::Deny => false,
-        };
-        if !allowed {
+        if let Some(told) = self.refusal_of_agents() {
             return Ok(Answer::Denied(told));
         }
+        if self.layers.is_empty() {
+            return Ok(Answer::Admitted(Admission { told: Told::no_policy(), exec_list: None, starts_with, programs }));
+        }
+        let script = classify(wanted, &programs);
+        let judgement = self.layers.judge(&self.places, &self.asker.principal(), &script, || self.compiled())?;
+        self.mention_project(&judgement, context);
+        let told = told(&judgement.decision);
+        let question = match judgement.decision.verdict {
+            Verdict::Allow => None,
+            Verdict::Ask => Some(self.question(wanted, script.as_ref().ok(), &judgement, &told)?),
+            Verdict::Deny => return Ok(Answer::Denied(told)),
+        };
         let exec_list = judgement.exec_list.map(|list| existing(list, &programs));
-        Ok(Answer::Admitted(Admission { told, exec_list, starts_with, programs }))
+        let admission = Admission { told, exec_list, starts_with, programs };
+        Ok(match question {
+            Some(question) => Answer::Asked(admission, Box::new(question)),
+            None => Answer::Admitted(admission),
+        })
+    }
+
+    /// What a person is asked.
+    fn question(&self, wanted: Wanted<'_>, script: Option<&Script>, judgement: &Judgement, told: &Told) -> Result<Question, Failure> {
+        let principal = self.asker.principal();
+        let calls = script.map_or(&[][..], |script| script.calls.as_slice());
+        let asked = judgement.commands.iter().zip(calls).filter(|((_, decision), _)| decision.verdict == Verdict::Ask);
+        let asked: Vec<Request<'_>> = asked.map(|(_, call)| Request::Exec(call)).collect();
+        let mut rules: Vec<String> = asked.iter().map(|request| narrowest_rule(&principal, request)).collect();
+        rules.dedup();
+        let own = own_word(self.compiled()?, &principal, &asked, Effect::Write);
+        let bytes = |words: &[OsString]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        let (wanted, first, words) = match wanted {
+            Wanted::Program(argv) => {
+                (approvals::Wanted::Program(bytes(argv)), argv.first().cloned(), argv.iter().skip(1).cloned().collect())
+            }
+            Wanted::Shell(script) => {
+                let argv = [SHELL.into(), "-c".into(), script.to_owned()];
+                (approvals::Wanted::Script { script: script.as_bytes().to_vec(), argv: bytes(&argv) }, Some(SHELL.into()), pieces(script))
+            }
+        };
+        Ok(Question {
+            told: told.clone(),
+            because: because(judgement),
+            rules,
+            policy: digest_of(&self.layers.files).unwrap_or_default(),
+            principal: named(&principal),
+            effect: Effect::Write,
+            wanted,
+            programs: first.into_iter().chain(calls.iter().map(|call| OsString::from(&call.program))).collect(),
+            words,
+            own,
+        })
+    }
+
+    /// What a person is asked about a file that no program uses.
+    pub(crate) fn question_about_file(
+        &self,
+        request: &Request<'_>,
+        decision: &Decision,
+        wanted: approvals::Wanted,
+    ) -> Result<Question, Failure> {
+        let principal = self.asker.principal();
+        let effect = if matches!(request, Request::Write { .. }) { Effect::Write } else { Effect::Read };
+        let why = decision.reason.as_deref().unwrap_or(LOOK);
+        Ok(Question {
+            told: told(decision),
+            because: vec![format!("{why} ({})", decision.rule)],
+            rules: vec![narrowest_rule(&principal, request)],
+            policy: digest_of(&self.layers.files).unwrap_or_default(),
+            principal: named(&principal),
+            effect,
+            wanted,
+            programs: Vec::new(),
+            words: Vec::new(),
+            own: own_word(self.compiled()?, &principal, std::slice::from_ref(request), effect),
+        })
     }
 
     /// What the person's or the machine's `connect` rules permit of a list of hosts, port by port.
-    pub(crate) fn permitted_hosts(&self, hosts: Vec<HostPattern>, context: &Context) -> Vec<HostPattern> {
-        if !self.decide_hosts() {
-            return hosts;
+    pub(crate) fn permitted_hosts(&self, hosts: Vec<HostPattern>, context: &Context) -> Result<Vec<HostPattern>, Failure> {
+        if !self.decide_hosts() || hosts.is_empty() {
+            return Ok(hosts);
+        }
+        let policies = self.compiled()?;
+        if policies.look_at_requests() {
+            // Egress asks about each request, so none of these hosts is open yet.
+            return Ok(hosts);
         }
         let mut kept = Vec::new();
         for pattern in hosts {
             let host = pattern.without_port();
-            let ports: Vec<u16> = pattern.ports().iter().copied().filter(|port| self.permits_host(&host, *port)).collect();
+            let ports: Vec<u16> = pattern.ports().iter().copied().filter(|port| self.permits_host(policies, &host, *port)).collect();
             if ports.len() == pattern.ports().len() {
                 kept.push(pattern);
                 continue;
@@ -140,23 +258,38 @@ impl Rules {
             }
             kept.extend(ports.into_iter().map(|port| pattern.at_port(port)));
         }
-        kept
+        Ok(kept)
+    }
+
+    /// What egress is to ask about each request, where rules need to know more than host and port.
+    pub(crate) fn about_requests(&self, reach: &Reach) -> Result<Option<String>, Failure> {
+        if !self.decide_hosts() || reach.is_nothing() {
+            return Ok(None);
+        }
+        // While learning, hosts are reached that no call names; each is asked about when it is.
+        if reach.unlisted == Unlisted::Refuse && !self.compiled()?.look_at_requests() {
+            return Ok(None);
+        }
+        judge::write(&self.layers.files, self.asker.principal(), self.layers.floor).map(Some)
     }
 
     /// Whether hosts that nobody listed may be reached, as `--learn` would let them.
-    pub(crate) fn permits_every_host(&self) -> bool {
-        !self.decide_hosts() || (self.permits_host(ANY_HOST, 443) && self.permits_host(ANY_HOST, PLAIN_PORT))
+    pub(crate) fn permits_every_host(&self) -> Result<bool, Failure> {
+        if !self.decide_hosts() {
+            return Ok(true);
+        }
+        let policies = self.compiled()?;
+        Ok(self.permits_host(policies, ANY_HOST, 443) && self.permits_host(policies, ANY_HOST, PLAIN_PORT))
     }
 
-    /// Without a policy of a person's or the machine's there is nothing to intersect with.
+    /// A forbid counts whoever wrote it; without a policy of a person's or the machine's the floor permits the rest.
     fn decide_hosts(&self) -> bool {
-        self.policies.is_some() && self.layers.floor == Floor::Deny
+        !self.layers.is_empty()
     }
 
-    fn permits_host(&self, host: &str, port: u16) -> bool {
-        let Some(policies) = &self.policies else { return true };
+    fn permits_host(&self, policies: &Policies, host: &str, port: u16) -> bool {
         let request = connect(host, port);
-        policies.decide(&Principal::human(person::name()), &request, self.layers.floor).verdict == Verdict::Allow
+        policies.decide(&self.asker.principal(), &request, self.layers.floor).verdict == Verdict::Allow
     }
 
     /// Permits that nobody agreed to are left out; whoever is denied should know that there are some.
@@ -241,13 +374,62 @@ pub(crate) fn told(decision: &Decision) -> Told {
         reason: decision.reason.clone(),
         source: decision.source(),
         suggest: decision.suggest.clone(),
+        approval_id: None,
     }
+}
+
+/// The denial of what rules want a person to see, where nobody can be asked.
+pub(crate) fn unasked(told: Told) -> Told {
+    let why = told.reason.as_deref().unwrap_or(LOOK);
+    Told { reason: Some(format!("{why}; nobody can be asked from here")), ..told }
+}
+
+/// Whether the client of an agent may itself say yes to all that rules ask about: it is no person, so the rules have to say so for each.
+pub(crate) fn own_word(policies: &Policies, principal: &Principal, asked: &[Request<'_>], effect: Effect) -> OwnWord {
+    let (effect, method) = (effect.name(), approvals::Method::Elicitation.name());
+    let may = |of: &Request<'_>| {
+        let request = Request::Approve { of, requester: principal, effect, method };
+        let decision = policies.decide(principal, &request, Floor::Deny);
+        // Not a project's to say, nor a pack's: they bring the agent what to do.
+        let is_own = |rule: &RuleReference| matches!(rule.layer, Layer::User | Layer::Machine);
+        decision.verdict == Verdict::Allow && decision.rules.iter().any(is_own)
+    };
+    let is_agent = principal.kind == PrincipalKind::Agent;
+    if is_agent && !asked.is_empty() && asked.iter().all(may) { OwnWord::Counts } else { OwnWord::DoesNotCount }
+}
+
+/// A principal as Cedar writes it, without the namespace.
+pub(crate) fn named(principal: &Principal) -> String {
+    format!("{}::{:?}", principal.kind.name(), principal.id)
+}
+
+/// Why a person is asked, command by command.
+pub(crate) fn because(judgement: &Judgement) -> Vec<String> {
+    let asked = judgement.commands.iter().filter(|(_, decision)| decision.verdict == Verdict::Ask);
+    let why = |decision: &Decision| decision.reason.clone().unwrap_or_else(|| LOOK.to_owned());
+    asked.map(|(command, decision)| format!("{command}: {} ({})", why(decision), decision.rule)).collect()
+}
+
+/// Everything in a script that could be the name of a file: more than there are words, so that none is missed.
+fn pieces(script: &OsStr) -> Vec<OsString> {
+    let separates = |byte: &u8| byte.is_ascii_whitespace() || b";|&<>()\"'`${}=,:".contains(byte);
+    let pieces = script.as_bytes().split(separates).filter(|piece| !piece.is_empty());
+    let mut pieces: Vec<OsString> = pieces.map(|piece| OsStr::from_bytes(piece).to_owned()).collect();
+    pieces.sort();
+    pieces.dedup();
+    pieces
 }
 
 /// Says that nothing ran, and why.
 pub(crate) fn explain_denial(told: &Told, context: &Context) {
     let reason = told.reason.as_deref().unwrap_or(if told.verdict == "ask" { "nobody approved it" } else { "no rule permits it" });
     let source = told.source.as_ref().map_or(String::new(), |source| format!(", {source}"));
+    if let (Some(_), Some(command)) = (&told.approval_id, &told.suggest) {
+        context.printer.banner(format!("waits for approval: {reason} ({}{source})", told.rule));
+        // However quiet: without the id nobody could say yes.
+        context.printer.banner(format!("a person may now say: {command}"));
+        return;
+    }
     context.printer.banner(format!("denied by policy: {reason} ({}{source})", told.rule));
     if let Some(rule) = &told.suggest {
         context.printer.note("the narrowest rule that would allow it (`stockade policy allow` writes it):");
@@ -279,28 +461,6 @@ pub(crate) fn connect(host: &str, port: u16) -> Request<'_> {
 fn existing(list: Vec<String>, programs: &OnPath) -> Vec<String> {
     let is_there = |program: &String| if program.contains('/') { Path::new(program).is_file() } else { programs.exists(program) };
     list.into_iter().filter(|program| !program.contains('/') || program.starts_with('/')).filter(is_there).collect()
-}
-
-/// Asks at the terminal, showing the whole of it; where there is no terminal, the answer is no.
-fn is_approved(wanted: Wanted<'_>, judgement: &Judgement, context: &Context) -> Result<bool, Failure> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
-        return Ok(false);
-    }
-    // Whatever `--quiet` leaves out, a question is not asked blindly.
-    context.printer.banner("policy wants a person to approve this:");
-    for line in shown(wanted) {
-        context.printer.banner(format!("  {line}"));
-    }
-    for (command, decision) in judgement.commands.iter().filter(|(_, decision)| decision.verdict == Verdict::Ask) {
-        let reason = decision.reason.as_deref().unwrap_or("the rules want a person to look");
-        context.printer.banner(format!("`{command}`: {reason} ({})", decision.rule));
-    }
-    context.printer.banner("run it? [y/N]");
-    let mut answer = String::new();
-    let read = stdin.lock().take(MOST_ANSWER).read_line(&mut answer);
-    read.map_err(|error| Failure::new("policy", format!("reading the answer: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// All of it, line by line; an argument list one word per line, so that no word can look like two.

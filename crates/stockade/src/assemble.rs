@@ -12,6 +12,8 @@ use stockade_core::path::SafePath;
 use stockade_core::reach::{Login, Reach, SecretUse, Unlisted};
 use stockade_core::result::Decision;
 use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace};
+use stockade_ledger::receipt::Trace;
+use stockade_ledger::redact::Redact;
 use stockade_sandbox::backends::Backend;
 use stockade_sandbox::backends::local::{self, Local};
 use stockade_sandbox::connection::Passing;
@@ -19,12 +21,15 @@ use stockade_sandbox::environment::{self, Given, TOOLCHAIN_ROOTS};
 use stockade_sandbox::workspace::locate;
 use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
-use stockade_store::settings::{Caller, Flags, Settings};
+use stockade_store::settings::{Flags, Settings, Source};
 
 use crate::Context;
-use crate::admission::{Answer, Ground, Rules, Wanted};
+use crate::admission::{Admission, Answer, Ground, Rules, Wanted};
+use crate::approval::{self, Manner, Question, Refusal, Witness};
 use crate::cli::{BackendChoice, SandboxFlags};
+use crate::engine::asker::Asker;
 use crate::failure::Failure;
+use crate::receipts::Keeping;
 
 /// Home inside, where home outside is a part of the system.
 const OTHER_HOME: &str = "/home/sandbox";
@@ -53,22 +58,70 @@ pub(crate) struct Assembled {
     pub(crate) rules: Rules,
     /// What they said to what runs in it.
     pub(crate) told: Decision,
+    /// How receipts are kept.
+    pub(crate) keeping: Keeping,
+    /// Its changes are brought back when the program returns 0.
+    pub(crate) applies: bool,
+    /// Whether the next call is to find a daemon.
+    pub(crate) daemon: Autostart,
+    /// The program that tells a person that something waits for them.
+    pub(crate) notify: Option<String>,
+    /// What the caller was doing when they asked.
+    pub(crate) trace: Option<Trace>,
+}
+
+/// Whether something may run.
+#[derive(Debug)]
+#[must_use = "a question that nobody answers must not run"]
+pub(crate) enum Admitted {
+    /// It may.
+    Yes,
+    /// If somebody says so.
+    Asked(Box<Question>),
+    /// It may not.
+    No(Decision),
+}
+
+impl Admitted {
+    /// Settles what is asked, if anything is; gives the refusal where it may not run.
+    pub(crate) fn settle(
+        self,
+        assembled: &Assembled,
+        receipt: &dyn Witness,
+        manner: &Manner<'_>,
+        redactor: &dyn Redact,
+        context: &Context,
+    ) -> Result<Option<Refusal>, Failure> {
+        match self {
+            Self::Yes => Ok(None),
+            Self::No(told) => Ok(Some(told.into())),
+            Self::Asked(question) => approval::answer(&question, assembled, receipt, manner, redactor, context),
+        }
+    }
 }
 
 impl Assembled {
-    /// Asks the rules whether something may run here, and takes over which programs they name; a denial is given back.
-    pub(crate) fn admit(&mut self, wanted: Wanted<'_>, context: &Context) -> Result<Option<Decision>, Failure> {
+    /// Asks the rules whether something may run here, and takes over which programs they name.
+    pub(crate) fn admit(&mut self, wanted: Wanted<'_>, context: &Context) -> Result<Admitted, Failure> {
         // As the sandbox will look programs up: `--env PATH=…` counts.
         let path = self.spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| std::env::split_paths(value).collect());
         let path: Vec<PathBuf> = path.unwrap_or_default();
         match self.rules.admit(wanted, &self.ground(&path), context)? {
-            Answer::Denied(told) => Ok(Some(told)),
+            Answer::Denied(told) => Ok(Admitted::No(told)),
             Answer::Admitted(admission) => {
-                self.spec.exec_list = admission.narrow(self.spec.exec_list.take());
-                self.told = admission.told;
-                Ok(None)
+                self.take_over(admission);
+                Ok(Admitted::Yes)
+            }
+            Answer::Asked(admission, question) => {
+                self.take_over(admission);
+                Ok(Admitted::Asked(question))
             }
         }
+    }
+
+    fn take_over(&mut self, admission: Admission) {
+        self.spec.exec_list = admission.narrow(self.spec.exec_list.take());
+        self.told = admission.told;
     }
 
     /// Where it runs, for the rules.
@@ -84,11 +137,22 @@ pub(crate) fn writable(spec: &SandboxSpec) -> Vec<PathBuf> {
     std::iter::once(spec.workspace.path.as_path().to_owned()).chain(mounts).collect()
 }
 
+/// Whether a daemon is started by whoever finds none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Autostart {
+    /// It is, once the caller has its answer.
+    Yes,
+    /// Only by hand.
+    No,
+}
+
 /// What somebody else than flags and settings adds: the profile of an agent.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
     /// Who, for messages.
     pub(crate) who: String,
+    /// Who asks for what runs in it.
+    pub(crate) asker: Asker,
     /// Hosts it may reach.
     pub(crate) hosts: Vec<HostPattern>,
     /// Secrets, each with the hosts it may go to.
@@ -101,6 +165,8 @@ pub(crate) struct Additions {
     pub(crate) logins: Vec<Login>,
     /// Variables; those of flags come first.
     pub(crate) variables: Vec<(String, OsString)>,
+    /// How the workspace is where nobody said so.
+    pub(crate) mode: Option<MountMode>,
     /// A workspace in the place of the flags' or the caller's, to be written to at once.
     pub(crate) workspace: Option<PathBuf>,
 }
@@ -123,7 +189,7 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
             None => failure,
         }
     })?;
-    let rules = Rules::load(places, located.path.as_path())?;
+    let rules = Rules::load_for(additions.asker.clone(), places, located.path.as_path())?;
     let own_mode = additions.workspace.as_ref().map(|_| MountMode::Rw);
     let settings = settings(flags, own_mode, context, places, located.path.as_path())?;
     if !settings.enabled().value {
@@ -132,15 +198,21 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
     }
     let backend = backend(&settings)?;
     let mut reach = reach::of(flags, additions, &settings, backend.kind())?;
-    if reach.unlisted == Unlisted::Learn && !rules.permits_every_host() {
+    if reach.unlisted == Unlisted::Learn && !rules.permits_every_host()? {
         return Err(Failure::new("policy", "the rules say which hosts may be reached, so `--learn` cannot let others through"));
     }
-    reach.hosts = rules.permitted_hosts(reach.hosts, context);
-    let mode = if backend.kind() == local::KIND { mode_without_a_wall(flags)? } else { settings.workspace_mode().value };
+    reach.hosts = rules.permitted_hosts(reach.hosts, context)?;
+    reach.requests = rules.about_requests(&reach)?;
+    let said = settings.workspace_mode();
+    let mode = match additions.mode {
+        _ if backend.kind() == local::KIND => mode_without_a_wall(flags)?,
+        Some(mode) if said.source == Source::Default => mode,
+        Some(_) | None => said.value,
+    };
     let workspace = located.path.clone();
     refuse_unwritable(&workspace, mode)?;
     let home = home_inside(&places.home)?;
-    let mut limits = settings.limits(Caller::Run, memory_total());
+    let mut limits = settings.limits(additions.asker.caller(), memory_total());
     limits.open_files = Some(stockade_core::limits::Limit::default_of(OPEN_FILES));
     if flags.output_limit.is_none() && !context.printer.is_json() {
         // Output that is not captured is not limited unless somebody asked.
@@ -179,6 +251,11 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
         given: flags.env.iter().map(|env| env.name.clone()).collect(),
         rules,
         told: Decision::no_policy(),
+        keeping: Keeping::of(&settings),
+        applies: flags.apply,
+        daemon: if settings.autostart().value { Autostart::Yes } else { Autostart::No },
+        notify: settings.notify().value,
+        trace: None,
     })
 }
 

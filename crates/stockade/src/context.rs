@@ -4,15 +4,27 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+#[cfg(wall)]
+use std::sync::Arc;
 use std::sync::OnceLock;
 
 #[cfg(wall)]
+use stockade_policy::Policies;
+#[cfg(wall)]
 use stockade_sandbox::variables::Wiped;
+#[cfg(wall)]
+use stockade_store::packs::Packs;
 use stockade_store::places::{Places, PlacesError};
+#[cfg(wall)]
+use stockade_store::policy::PolicyLayers;
 
 use crate::cli::OutputFlags;
+#[cfg(wall)]
+use crate::daemon::Standing;
 use crate::failure::Failure;
 use crate::printer::Printer;
+#[cfg(wall)]
+use crate::visitor::Visitor;
 
 /// What every command gets.
 #[derive(Debug)]
@@ -22,12 +34,54 @@ pub(crate) struct Context {
     /// The caller's environment.
     pub(crate) environment: Environment,
     places: OnceLock<Result<Places, PlacesError>>,
+    /// What a daemon keeps standing for its calls; nothing in any other process.
+    #[cfg(wall)]
+    pub(crate) standing: Option<Arc<Standing>>,
 }
 
 impl Context {
     /// A context as the flags want it.
     pub(crate) fn new(flags: OutputFlags, environment: Environment) -> Self {
-        Self { printer: Printer::new(flags, &environment), environment, places: OnceLock::new() }
+        Self {
+            printer: Printer::new(flags, &environment),
+            environment,
+            places: OnceLock::new(),
+            #[cfg(wall)]
+            standing: None,
+        }
+    }
+
+    /// The context of somebody who asked a daemon to do it: what is printed goes to them.
+    #[cfg(wall)]
+    pub(crate) fn of_visitor(flags: OutputFlags, environment: Environment, visitor: Arc<Visitor>, standing: Arc<Standing>) -> Self {
+        let printer = Printer::to_visitor(flags, &environment, visitor);
+        Self { printer, environment, places: OnceLock::new(), standing: Some(standing) }
+    }
+
+    /// The same in another directory: that in which an agent asks.
+    #[cfg(wall)]
+    pub(crate) fn in_directory(&self, directory: PathBuf) -> Self {
+        let environment = Environment { current_dir: Some(directory), ..self.environment.clone() };
+        Self { printer: self.printer.again(), environment, places: OnceLock::new(), standing: self.standing.clone() }
+    }
+
+    /// All packs that verify.
+    #[cfg(wall)]
+    pub(crate) fn packs(&self) -> Result<Packs, Failure> {
+        let places = self.places()?;
+        let loaded = self.standing.as_ref().map_or_else(|| Packs::load(places), |standing| Packs::load_with(places, &standing.packs));
+        loaded.map_err(|error| crate::commands::pack::failure(&error))
+    }
+
+    /// The rules of these layers and packs.
+    #[cfg(wall)]
+    pub(crate) fn compiled(&self, layers: &PolicyLayers, packs: &Packs) -> Result<Arc<Policies>, Failure> {
+        let places = self.places()?;
+        let compiled = match &self.standing {
+            Some(standing) => standing.rules.of(layers, places, packs),
+            None => layers.compile_with_packs(places, packs).map(Arc::new),
+        };
+        compiled.map_err(|error| crate::admission::failure(&error))
     }
 
     /// Where Stockade keeps its files. Worked out when first asked for: `man` and the like need no home directory.
@@ -49,8 +103,7 @@ pub(crate) struct Environment {
 enum Variables {
     /// The process's own.
     Process,
-    /// Made by hand.
-    #[cfg(test)]
+    /// Sent along by a client, or made by hand.
     Given(Vec<(OsString, OsString)>),
 }
 
@@ -58,6 +111,12 @@ impl Environment {
     /// The process's own.
     pub(crate) fn capture() -> Self {
         Self { variables: Variables::Process, current_dir: std::env::current_dir().ok() }
+    }
+
+    /// That of somebody else, as far as they sent it: nothing of this process's own is looked at.
+    #[cfg(wall)]
+    pub(crate) fn of_visitor(variables: Vec<(OsString, OsString)>, directory: PathBuf) -> Self {
+        Self { variables: Variables::Given(variables), current_dir: Some(directory) }
     }
 
     /// One made by hand.
@@ -72,7 +131,6 @@ impl Environment {
     pub(crate) fn variable(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
         match &self.variables {
             Variables::Process => std::env::var_os(name),
-            #[cfg(test)]
             Variables::Given(given) => given.iter().find(|(known, _)| known == name.as_ref()).map(|(_, value)| value.clone()),
         }
     }
@@ -83,7 +141,6 @@ impl Environment {
     pub(crate) fn forget(&self, name: &str) -> Wiped {
         match &self.variables {
             Variables::Process => stockade_sandbox::variables::wipe(name),
-            #[cfg(test)]
             Variables::Given(_) => Wiped::Yes,
         }
     }

@@ -10,17 +10,33 @@ mod admission;
 #[cfg(wall)]
 mod agent;
 #[cfg(wall)]
+mod approval;
+mod approver;
+#[cfg(wall)]
 mod assemble;
 mod cli;
 mod commands;
 mod context;
 #[cfg(wall)]
+mod daemon;
+#[cfg(wall)]
 mod egress;
+#[cfg(wall)]
+mod engine;
 mod failure;
+#[cfg(wall)]
+mod http;
+#[cfg(wall)]
+mod mcp;
+mod passphrase;
 mod printer;
+mod receipts;
+#[cfg(wall)]
+mod rest;
 mod terminal;
 mod text;
 mod usage;
+mod visitor;
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
@@ -36,6 +52,10 @@ fn main() -> ExitCode {
 }
 
 fn start(argv: &[OsString], environment: &context::Environment) -> ExitCode {
+    #[cfg(wall)]
+    if let Some(code) = daemon::client::ask(argv, environment) {
+        return code;
+    }
     match cli::Cli::read(argv) {
         Err(error) => usage::answer(&error, argv, environment),
         Ok(cli) => {

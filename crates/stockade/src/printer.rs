@@ -5,6 +5,7 @@
 //! program writes through inherited descriptors never comes here.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
@@ -16,6 +17,7 @@ use crate::cli::{ColorWish, OutputFlags};
 use crate::context::Environment;
 use crate::failure::Failure;
 use crate::text::{Text, Tone};
+use crate::visitor::Visitor;
 
 /// How much to say on stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +47,8 @@ pub(crate) struct Printer {
     stdout_color: ColorChoice,
     stderr_color: ColorChoice,
     reader_gone: AtomicBool,
+    /// Whose streams are printed to; `None`: this process's own.
+    visitor: Option<Arc<Visitor>>,
 }
 
 impl Printer {
@@ -61,12 +65,33 @@ impl Printer {
             stdout_color: color_choice(flags.color, environment, &io::stdout()),
             stderr_color: color_choice(flags.color, environment, &io::stderr()),
             reader_gone: AtomicBool::new(false),
+            visitor: None,
         }
+    }
+
+    /// One that prints to somebody who asked a daemon.
+    #[cfg(wall)]
+    pub(crate) fn to_visitor(flags: OutputFlags, environment: &Environment, visitor: Arc<Visitor>) -> Self {
+        let stdout_color = color_choice(flags.color, environment, &visitor.stdout);
+        let stderr_color = color_choice(flags.color, environment, &visitor.stderr);
+        Self { stdout_color, stderr_color, visitor: Some(visitor), ..Self::new(flags, environment) }
+    }
+
+    /// Whose streams are printed to; `None`: this process's own.
+    pub(crate) fn visitor(&self) -> Option<&Visitor> {
+        self.visitor.as_deref()
     }
 
     /// What stdout carries.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// One more that prints in the same way.
+    #[cfg(wall)]
+    pub(crate) fn again(&self) -> Self {
+        let Self { format, verbosity, stdout_color, stderr_color, reader_gone: _, ref visitor } = *self;
+        Self { format, verbosity, stdout_color, stderr_color, reader_gone: AtomicBool::new(false), visitor: visitor.clone() }
     }
 
     /// Whether `--json` was given.
@@ -137,6 +162,12 @@ impl Printer {
         self.aside(&Text::plain("stockade: ").then(Text::toned(Tone::Bad, text)));
     }
 
+    /// One line of a log, however quiet: whoever has one kept asked for it.
+    #[cfg(wall)]
+    pub(crate) fn record(&self, line: &str) {
+        self.aside(&Text::plain(line));
+    }
+
     /// A failure: JSON on stdout, or words on stderr with the hint last.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.is_json() && self.json(&failure.to_json()).is_ok() {
@@ -160,7 +191,11 @@ impl Printer {
             Colors::Filter => self.stdout_color,
             Colors::Keep => ColorChoice::AlwaysAnsi,
         };
-        match write_all(AutoStream::new(io::stdout().lock(), choice), bytes) {
+        let written = match &self.visitor {
+            Some(visitor) => visitor.to_stdout(&filtered(bytes, choice)),
+            None => write_all(AutoStream::new(io::stdout().lock(), choice), bytes),
+        };
+        match written {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.reader_gone.store(true, Ordering::Relaxed);
@@ -172,7 +207,10 @@ impl Printer {
 
     /// Nobody can be told that stderr is closed, so errors end here.
     fn to_stderr(&self, text: &str) {
-        let _ = write_all(AutoStream::new(io::stderr().lock(), self.stderr_color), text.as_bytes());
+        let _ = match &self.visitor {
+            Some(visitor) => visitor.to_stderr(&filtered(text.as_bytes(), self.stderr_color)),
+            None => write_all(AutoStream::new(io::stderr().lock(), self.stderr_color), text.as_bytes()),
+        };
     }
 }
 
@@ -188,6 +226,14 @@ enum Colors {
 fn write_all(mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes)?;
     stream.flush()
+}
+
+/// The bytes as they are written: with their colours, or without.
+fn filtered(bytes: &[u8], choice: ColorChoice) -> Vec<u8> {
+    let mut written = Vec::with_capacity(bytes.len());
+    // Memory takes everything.
+    let _ = write_all(AutoStream::new(&mut written, choice), bytes);
+    written
 }
 
 fn color_choice(wish: ColorWish, environment: &Environment, stream: &impl IsTerminal) -> ColorChoice {

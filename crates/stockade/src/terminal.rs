@@ -38,11 +38,21 @@ impl Drop for RawTerminal {
 ///
 /// Read key by key: the terminal's own line would end at 4095 bytes, and an interrupt would leave it silent.
 pub(crate) fn ask_hidden(question: &str, most: usize, printer: &Printer) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    let raw = RawTerminal::enter(rustix::stdio::stdin())?;
+    ask_hidden_at(rustix::stdio::stdin(), question, most, printer)
+}
+
+/// The same at another terminal.
+pub(crate) fn ask_hidden_at(
+    terminal: BorrowedFd<'_>,
+    question: &str,
+    most: usize,
+    printer: &Printer,
+) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let raw = RawTerminal::enter(terminal)?;
     printer.page_aside(question);
     let typed = read_keys(most, || {
         let mut key = [0];
-        let count = rustix::io::read(rustix::stdio::stdin(), &mut key)?;
+        let count = rustix::io::read(terminal, &mut key)?;
         Ok(key.into_iter().take(count).next())
     });
     drop(raw);

@@ -65,6 +65,7 @@ pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Setting
         logins: additions.logins.clone(),
         rules: settings.network_rules().value,
         sent_bytes: settings.sent_bytes(),
+        requests: None,
     })
 }
 

@@ -15,7 +15,7 @@ use super::values::{
 };
 
 /// What the sandbox is. A flag that was not given is `None` or empty: settings and defaults fill it in later.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxFlags {
     /// Which wall to use

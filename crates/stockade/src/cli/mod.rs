@@ -4,14 +4,21 @@
 //! environment and touch no file; `commands/` does the work.
 
 mod agent;
+mod approvals;
+mod cap;
 mod config;
 mod doctor;
 mod flags;
+mod integration;
+mod mcp;
 mod output;
+mod pack;
 mod policy;
+mod receipts;
 mod run;
 mod sandbox;
 mod secret;
+mod serve;
 mod shipped;
 mod values;
 
@@ -20,22 +27,36 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 pub(crate) use agent::{AgentArgs, AgentRunArgs, AgentVerb, Detached, GuideArgs, LogsArgs, OneAgent};
+pub(crate) use approvals::{
+    ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialVerb, GrantsArgs, GrantsVerb, OneRequest, RevokeArgs,
+};
+pub(crate) use cap::{CapArgs, CapListArgs, CapRunArgs, CapShowArgs, CapVerb};
 pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use flags::SandboxFlags;
+pub(crate) use integration::{AgentChoice, HookArgs, HookVerb, InstallArgs};
+pub(crate) use mcp::{EffectChoice, McpArgs, McpVerb, ProxyArgs, ToolsAcceptArgs, ToolsArgs, ToolsListArgs, ToolsOfServer, ToolsVerb};
 pub(crate) use output::{ColorWish, OutputFlags};
+pub(crate) use pack::{PackArgs, PackInitArgs, PackInstallArgs, PackKeygenArgs, PackPathArgs, PackRemoveArgs, PackSignArgs, PackVerb};
 pub(crate) use policy::{
     AllowArgs, CheckArgs, ImportArgs, InitArgs, Origin, PolicyArgs, PolicyVerb, Preset, ProposalsArgs, ProposeArgs, QuestionArgs,
-    TrustArgs, TrustProjectArgs, TrustVerb,
+    TrustAddArgs, TrustArgs, TrustProjectArgs, TrustRemoveArgs, TrustVerb,
 };
+pub(crate) use receipts::{
+    ExportArgs, FilterFlags, ListReceiptsArgs, OneReceipt, ProveArgs, ReceiptsArgs, ReceiptsVerb, ReplayArgs, ReportArgs, ReportForm,
+    TailArgs, VerifyArgs,
+};
+#[cfg(test)]
+pub(crate) use receipts::{KindChoice, VerdictChoice};
 pub(crate) use run::RunArgs;
 pub(crate) use sandbox::{
     ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, NetworkArgs, OneSandbox, PruneArgs, ReadArgs,
     SandboxArgs, SandboxVerb, UseArgs, WriteArgs,
 };
 pub(crate) use secret::{RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
-pub(crate) use shipped::{CompletionsArgs, ManArgs};
-pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, SandboxRef};
+pub(crate) use serve::{LogForm, ServeArgs};
+pub(crate) use shipped::{CompletionsArgs, DocsReferenceArgs, ManArgs};
+pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, MountFlag, SandboxRef};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -75,8 +96,26 @@ pub(crate) enum Verb {
     Policy(PolicyArgs),
     /// Write a starter policy into your own rules
     Init(InitArgs),
-    /// Agree to rules that came from elsewhere
+    /// Say whose packs and which projects' rules you trust
     Trust(TrustArgs),
+    /// List, show and run capabilities: typed operations of programs
+    Cap(CapArgs),
+    /// Write, sign, check and install packs of capabilities
+    Pack(PackArgs),
+    /// Serve agents over MCP on standard input and output
+    Mcp(McpArgs),
+    /// Keep sandboxes ready, so that `run` starts faster; or serve agents over MCP on HTTP
+    Serve(ServeArgs),
+    /// Decide about calls that the rules ask a person about
+    Approvals(ApprovalsArgs),
+    /// See and take back what was approved for longer than one call
+    Grants(GrantsArgs),
+    /// See and prove what was asked for, decided and done
+    Receipts(Box<ReceiptsArgs>),
+    /// Have an agent ask Stockade before it acts, by its own settings
+    Install(InstallArgs),
+    /// Answer an agent that asks before it acts (what `install` puts into its settings)
+    Hook(HookArgs),
     /// Read and change settings
     Config(ConfigArgs),
     /// Say what this machine can enforce, what is missing, and the command that fixes it
@@ -93,12 +132,15 @@ pub(crate) enum Verb {
     /// Hold secrets for the sandboxes of one command: the owner's connection is stdin, that of egress is stdout
     #[command(hide = true)]
     Broker,
+    /// Make jails for the daemon, whose connection is stdin
+    #[command(hide = true)]
+    Launcher,
     /// Be the way out of one sandbox: the owner's connection is stdin
     #[command(hide = true)]
     Egress,
     /// Print the reference of all commands and flags as Markdown
     #[command(hide = true)]
-    DocsReference,
+    DocsReference(DocsReferenceArgs),
 }
 
 impl Cli {

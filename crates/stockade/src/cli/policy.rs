@@ -49,7 +49,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {}
 
-/// A command or a host that is asked about; nothing runs.
+/// A command, a host or a capability that is asked about; nothing runs.
 #[derive(Debug, Args)]
 pub(crate) struct QuestionArgs {
     /// The program and its arguments, after --
@@ -61,6 +61,12 @@ pub(crate) struct QuestionArgs {
     /// A host instead of a program: HOST[:PORT]
     #[arg(long, value_name = "HOST", value_parser = HostPattern::parse)]
     pub(crate) host: Option<HostPattern>,
+    /// A capability instead of a program
+    #[arg(long, value_name = "CAPABILITY")]
+    pub(crate) cap: Option<String>,
+    /// One input of the capability
+    #[arg(short, long = "input", value_name = "NAME=VALUE", requires = "cap", allow_hyphen_values = true)]
+    pub(crate) inputs: Vec<String>,
     /// Ask for this agent (client/name) instead of yourself
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -71,7 +77,7 @@ pub(crate) struct QuestionArgs {
 
 /// `policy explain`
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host", "cap"]))]
 pub(crate) struct ExplainArgs {
     /// What is asked about.
     #[command(flatten)]
@@ -80,7 +86,7 @@ pub(crate) struct ExplainArgs {
 
 /// `policy allow`
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host", "proposal"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host", "cap", "proposal"]))]
 pub(crate) struct AllowArgs {
     /// The proposal to allow (stockade policy proposals)
     #[arg(value_name = "ID", conflicts_with_all = ["agent", "workspace"])]
@@ -92,7 +98,7 @@ pub(crate) struct AllowArgs {
 
 /// `policy propose`
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["program", "shell", "host", "cap"]))]
 pub(crate) struct ProposeArgs {
     /// Why, in words for the person who decides
     #[arg(long, value_name = "TEXT")]
@@ -162,7 +168,7 @@ pub(crate) enum Preset {
     Ci,
 }
 
-/// Agree to rules that came from elsewhere.
+/// Say whose packs and which projects' rules are trusted.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct TrustArgs {
@@ -176,8 +182,12 @@ pub(crate) struct TrustArgs {
 pub(crate) enum TrustVerb {
     /// Let the permits of this repository's .stockade/policy count, until they change
     Project(TrustProjectArgs),
-    /// Print the projects whose rules count
+    /// Trust a publisher's key: packs that it signed can be installed
+    Add(TrustAddArgs),
+    /// Print the keys and the projects that are trusted
     List(TrustListArgs),
+    /// Trust a publisher's key no longer: its packs do not load any more
+    Remove(TrustRemoveArgs),
 }
 
 /// `trust project`
@@ -189,6 +199,28 @@ pub(crate) struct TrustProjectArgs {
     /// The directory that the work is about [default: the git top level around the current directory]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
+}
+
+/// `trust add`
+#[derive(Debug, Args)]
+pub(crate) struct TrustAddArgs {
+    /// The publisher's name, as its packs write it
+    #[arg(value_name = "PUBLISHER")]
+    pub(crate) publisher: String,
+    /// The public key: a PEM file, or 64 hexadecimal digits
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+}
+
+/// `trust remove`
+#[derive(Debug, Args)]
+pub(crate) struct TrustRemoveArgs {
+    /// A publisher, or the id of one key
+    #[arg(value_name = "PUBLISHER|KEY")]
+    pub(crate) which: String,
+    /// The key was stolen: it can never be trusted again
+    #[arg(long)]
+    pub(crate) revoke: bool,
 }
 
 /// `trust list`

@@ -1,4 +1,4 @@
-//! `stockade completions` and `stockade man`: what a package ships next to the program.
+//! `stockade completions` and `stockade man`: what a package ships next to the program; and `docs-reference`, which documentation is made with.
 
 use std::path::PathBuf;
 
@@ -20,4 +20,12 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct ManArgs {
     /// Write a page for every command into this directory; it is made if it is not there
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Print the reference of all commands and flags as Markdown.
+#[derive(Debug, Args)]
+pub(crate) struct DocsReferenceArgs {
+    /// The OpenAPI document of REST instead
+    #[arg(long)]
+    pub(crate) openapi: bool,
 }

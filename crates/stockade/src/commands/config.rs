@@ -15,6 +15,7 @@ use crate::Context;
 use crate::cli::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
 use crate::failure::Failure;
 use crate::printer::Table;
+use crate::receipts::lifecycle;
 
 /// Does what `stockade config` was asked for.
 pub(crate) fn run(args: &ConfigArgs, context: &Context) -> Result<ExitCode, Failure> {
@@ -52,7 +53,11 @@ fn set(args: &SetArgs, context: &Context) -> Result<(), Failure> {
         return Err(Failure::new("settings", format!("`{}` takes one value, not {}", args.key, args.values.len())).with_hint(hint));
     }
     let project = project_to_change(args.layer, context)?;
-    let outcome = config_set(places, target(args.layer, project.as_deref()), &args.key, &args.values.join(","));
+    let value = args.values.join(",");
+    let words = ["--layer", layer_word(args.layer), &args.key, &value];
+    let outcome = lifecycle("config.set", &words, context, || {
+        config_set(places, target(args.layer, project.as_deref()), &args.key, &value).map_err(|error| failure(&error))
+    })?;
     report(&args.key, Action::Set, outcome, context)?;
     warn_if_overridden(args, project.as_deref(), context);
     Ok(())
@@ -60,7 +65,11 @@ fn set(args: &SetArgs, context: &Context) -> Result<(), Failure> {
 
 fn unset(args: &UnsetArgs, context: &Context) -> Result<(), Failure> {
     let project = project_to_change(args.layer, context)?;
-    let outcome = config_unset(context.places()?, target(args.layer, project.as_deref()), &args.key);
+    let places = context.places()?;
+    let words = ["--layer", layer_word(args.layer), &args.key];
+    let outcome = lifecycle("config.unset", &words, context, || {
+        config_unset(places, target(args.layer, project.as_deref()), &args.key).map_err(|error| failure(&error))
+    })?;
     report(&args.key, Action::Unset, outcome, context)
 }
 
@@ -70,8 +79,8 @@ enum Action {
     Unset,
 }
 
-fn report(key: &str, action: Action, outcome: Result<Outcome, SettingsError>, context: &Context) -> Result<(), Failure> {
-    let (changed, path) = match outcome.map_err(|error| failure(&error))? {
+fn report(key: &str, action: Action, outcome: Outcome, context: &Context) -> Result<(), Failure> {
+    let (changed, path) = match outcome {
         Outcome::Changed(path) => (true, path),
         Outcome::Unchanged(path) => (false, path),
     };

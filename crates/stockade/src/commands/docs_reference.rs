@@ -1,4 +1,5 @@
-//! `stockade docs-reference`: every command and flag as Markdown, from the same definition that parses the command line.
+//! `stockade docs-reference`: every command and flag as Markdown, from the same definition that parses the command line; or REST as an OpenAPI
+//! document, from the table that requests are matched with.
 //!
 //! Hidden from people; the documentation is generated with it, so that it cannot drift.
 
@@ -8,13 +9,25 @@ use std::process::ExitCode;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::Context;
-use crate::cli::Cli;
+use crate::cli::{Cli, DocsReferenceArgs};
 use crate::failure::Failure;
 
 /// Prints the reference.
-pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
-    context.printer.bytes(reference().as_bytes())?;
+pub(crate) fn run(args: &DocsReferenceArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let page = if args.openapi { openapi()? } else { reference() };
+    context.printer.bytes(page.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(wall)]
+fn openapi() -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(&crate::rest::openapi::document()).map_err(|error| Failure::from_error("output", &error))?;
+    Ok(text + "\n")
+}
+
+#[cfg(not(wall))]
+fn openapi() -> Result<String, Failure> {
+    Err(super::no_wall::refuse())
 }
 
 fn reference() -> String {
@@ -118,6 +131,13 @@ mod tests {
             assert!(!page.contains(hidden), "{hidden}");
         }
         assert_eq!(page.matches("| `--json` |").count(), 1, "global flags are listed once");
+    }
+
+    #[cfg(wall)]
+    #[test]
+    fn the_committed_document_is_what_is_served() {
+        let committed = include_str!("../../../../docs/reference/openapi.json");
+        assert_eq!(openapi().unwrap(), committed, "run `cargo xtask docs` and commit the page");
     }
 
     #[test]

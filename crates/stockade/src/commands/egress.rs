@@ -28,7 +28,7 @@ use stockade_egress::{Binding, Event, SecretValue, Secrets};
 use super::broker::connection;
 use crate::egress::order::{self, Misuse, Order, Part, Substitute, Word};
 use crate::egress::record::{Record, Row};
-use crate::egress::{confine, login};
+use crate::egress::{confine, judge, login};
 use crate::failure::Failure;
 
 const STEP: &str = "egress";
@@ -87,6 +87,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
     let exchanges: Vec<Exchange> = reach.logins.iter().map(exchange).collect();
     let mut rules = Rules::of_reach(&reach);
     rules.exchanges = exchanges;
+    rules.judge = reach.requests.as_deref().map(judge::read).transpose()?;
     let bindings = reach.secrets.into_iter().zip(secrets).map(|(secret, substitute)| Binding {
         places: parts(&substitute, &secret.name, &renews),
         name: secret.name.to_string(),

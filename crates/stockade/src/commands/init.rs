@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::ValueEnum as _;
 use serde_json::json;
 use stockade_store::policy::{PolicyError, write_preset};
 
@@ -9,11 +10,17 @@ use crate::Context;
 use crate::admission;
 use crate::cli::{InitArgs, Preset};
 use crate::failure::Failure;
+use crate::receipts::lifecycle;
 
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let written = write_preset(context.places()?, text(args.preset)).map_err(|error| match error {
-        PolicyError::Exists(_) => admission::failure(&error).with_hint("edit it, or move it away first"),
-        error => admission::failure(&error),
+    let places = context.places()?;
+    let name = args.preset.to_possible_value();
+    let words: Vec<&str> = name.iter().map(clap::builder::PossibleValue::get_name).collect();
+    let written = lifecycle("init", &words, context, || {
+        write_preset(places, text(args.preset)).map_err(|error| match error {
+            PolicyError::Exists(_) => admission::failure(&error).with_hint("edit it, or move it away first"),
+            error => admission::failure(&error),
+        })
     })?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "file": written.path.to_string_lossy() }))?;
@@ -24,7 +31,8 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(preset: Preset) -> &'static str {
+/// The starter policy of a name.
+pub(super) fn text(preset: Preset) -> &'static str {
     match preset {
         Preset::ReadOnly => include_str!("../../presets/read-only.cedar"),
         Preset::Developer => include_str!("../../presets/developer.cedar"),

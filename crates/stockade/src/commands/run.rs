@@ -1,30 +1,31 @@
 //! `stockade run`: one command in a fresh sandbox.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
-use base64::Engine as _;
 use stockade_core::demand::{Demand, Enforcement, Level};
 use stockade_core::limits::Origin;
-use stockade_core::result::{Decision, RunResult, Truncated};
+use stockade_core::result::Decision;
 use stockade_core::spec::SandboxSpec;
 use stockade_sandbox::background;
 use stockade_sandbox::drive::{Ending, Sink, Streams};
-use stockade_sandbox::gate::Gate;
-use stockade_sandbox::once::{self, Done, Job, JobError, OnSuccess, Remains};
+use stockade_sandbox::once::{Done, Remains};
 use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
 use stockade_sandbox::sweep;
 
 use crate::Context;
-use crate::admission::{self, SHELL, Wanted};
-use crate::assemble::{self, Assembled};
+use crate::admission;
+use crate::assemble::{self, Assembled, Autostart};
 use crate::cli::RunArgs;
+use crate::daemon;
 use crate::egress::outlet::Closed;
-use crate::egress::{Outlet, summary};
+use crate::egress::summary;
+pub(crate) use crate::engine::explain;
+pub(crate) use crate::engine::result::text_or_base64;
+use crate::engine::{self, Asks, Call, Came, End, Ran, Subject, result};
 use crate::failure::Failure;
+use crate::receipts::{Book, Capture};
 use crate::terminal::RawTerminal;
 
 /// The exit code of what policy denies.
@@ -36,61 +37,64 @@ pub(crate) const SIGNALS: [i32; 7] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let mut assembled = assemble::assemble(&args.sandbox, context)?;
-    let argv = argv(args)?;
-    let wanted = args.shell.as_deref().map_or(Wanted::Program(&argv), Wanted::Shell);
-    if let Some(told) = assembled.admit(wanted, context)? {
-        return denied(told, &assembled, context);
+    let assembled = assemble::assemble(&args.sandbox, context)?;
+    if args.shell.is_none() && args.program.first().is_none_or(|program| program.is_empty()) {
+        return Err(Failure::new("arguments", "the program's name is empty"));
     }
-    assemble::warn_if_local(assembled.backend.as_ref(), context);
-    // Signals wait from here on: what arrives while the sandbox starts reaches the program.
-    let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
-    let outlet = Outlet::of(&assembled.reach, &assembled.given, context)?;
-    let job = Job {
-        backend: assembled.backend.as_ref(),
-        spec: &assembled.spec,
-        state: &assembled.state,
-        runtime: &assembled.runtime,
-        home: &assembled.home,
-        toolchain_roots: &assembled.toolchain_roots,
-        argv: &argv,
-        on_success: if args.sandbox.apply { OnSuccess::Apply } else { OnSuccess::Keep },
-        gate: outlet.as_ref().map(|outlet| outlet as &dyn Gate),
+    let subject = args.shell.as_ref().map_or(Subject::Program(&args.program), Subject::Script);
+    launch(assembled, subject, context)
+}
+
+/// Runs what is asked for, and ends with its exit code; or says that it was refused.
+pub(super) fn launch(assembled: Assembled, subject: Subject<'_>, context: &Context) -> Result<ExitCode, Failure> {
+    // Whoever types is asked; an agent that has something typed is not.
+    let asks = if assembled.rules.asker().agent().is_some() { Asks::Nobody } else { Asks::Here };
+    let call = Call { assembled, subject, refused: None, capture: Capture::of(context), asks };
+    let came = engine::invoke(call, context, |assembled, perform| {
+        // Signals wait from here on: what arrives while the sandbox starts reaches the program.
+        let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
+        in_streams(&assembled.spec, context, |streams| perform(streams, Some(&signals)))
+    })?;
+    match tell(came, context)? {
+        Told { code, remains: None, .. } => Ok(ExitCode::from(code)),
+        Told { code, remains: Some(remains), assembled, book } => end(code, remains, assembled, book, context),
+    }
+}
+
+/// A call of which everything was said.
+pub(crate) struct Told {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// What is left to clear away; nothing where nothing ran.
+    pub(crate) remains: Option<Remains>,
+    /// The sandbox.
+    pub(crate) assembled: Assembled,
+    /// The ledger, to be closed.
+    pub(crate) book: Book,
+}
+
+/// Says what came of a call.
+pub(crate) fn tell(came: Came, context: &Context) -> Result<Told, Failure> {
+    let Came { end, assembled, book, receipt_id, filed: _ } = came;
+    let Ran { done, traffic, remains } = match end {
+        End::Denied(told) => {
+            denied(told, receipt_id, &assembled, context)?;
+            return Ok(Told { code: DENIED, remains: None, assembled, book });
+        }
+        End::Elsewhere => return Err(Failure::new("approval", "a person must be asked")),
+        End::Ran(ran) => *ran,
     };
-    let run = |streams: Streams<'_>| once::run(&job, streams, Some(&signals)).map_err(|e| explain(&e));
-    let ran = in_streams(&assembled.spec, context, run);
-    let traffic = outlet.map(|outlet| outlet.close()).unwrap_or_default();
-    let (done, remains) = ran?;
-    let code = finish(&done, &traffic, &assembled, context).unwrap_or_else(|failure| {
+    let code = finish(&done, &traffic, &receipt_id, &assembled, context).unwrap_or_else(|failure| {
         context.printer.failure(&failure);
         failure.kind.code()
     });
-    end(code, remains, assembled)
+    Ok(Told { code, remains: Some(remains), assembled, book })
 }
 
 /// Nothing ran: says why, in the shape of a result where one is wanted.
-pub(super) fn denied(told: Decision, assembled: &Assembled, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn denied(told: Decision, receipt_id: String, assembled: &Assembled, context: &Context) -> Result<ExitCode, Failure> {
     if context.printer.is_json() {
-        context.printer.json(&RunResult {
-            receipt_id: None,
-            sandbox_id: String::new(),
-            backend: assembled.backend.kind().name().to_owned(),
-            exit_code: None,
-            signal: None,
-            timed_out: false,
-            limit: None,
-            stdout: Some(String::new()),
-            stdout_base64: None,
-            stderr: Some(String::new()),
-            stderr_base64: None,
-            truncated: Truncated::default(),
-            duration_ms: 0,
-            changes: Vec::new(),
-            network: Vec::new(),
-            enforcement: BTreeMap::new(),
-            decision: told,
-            violations: Vec::new(),
-        })?;
+        context.printer.json(&result::of_denial(told, receipt_id, assembled))?;
     } else {
         admission::explain_denial(&told, context);
     }
@@ -99,33 +103,30 @@ pub(super) fn denied(told: Decision, assembled: &Assembled, context: &Context) -
 
 /// Ends here and now, so that the caller has the result, and takes down what is left meanwhile. What fails is found and told by
 /// the next sweep.
-pub(super) fn end(code: u8, remains: Remains, assembled: Assembled) -> ! {
+pub(super) fn end(code: u8, remains: Remains, assembled: Assembled, book: Book, context: &Context) -> ! {
+    // Closed here: the child must not go on with what this process has open.
+    let untidy = book.close();
+    let daemon = (assembled.daemon == Autostart::Yes).then(|| daemon::Starting::of(&assembled, context));
     background::end_while(code, move || {
         let _ = remains.clear();
         let _ = sweep::sweep(&assembled.state, &assembled.runtime, KEEP, sweep::Extent::Directories);
+        untidy.tidy();
+        if let Some(daemon) = daemon {
+            daemon.start();
+        }
     })
 }
 
-/// The program and its arguments; a script runs under `bash`.
-fn argv(args: &RunArgs) -> Result<Vec<OsString>, Failure> {
-    let argv: Vec<OsString> = match &args.shell {
-        Some(script) => vec![SHELL.into(), "-c".into(), script.clone()],
-        None => args.program.clone(),
-    };
-    if argv.first().is_none_or(|program| program.is_empty()) {
-        return Err(Failure::new("arguments", "the program's name is empty"));
-    }
-    Ok(argv)
-}
-
 /// Chooses where the program's streams lead, and restores the terminal afterwards.
-pub(super) fn in_streams<T>(
+pub(crate) fn in_streams<T>(
     spec: &SandboxSpec,
     context: &Context,
     act: impl FnOnce(Streams<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
+    let [stdin, stdout, stderr] = match context.printer.visitor() {
+        Some(visitor) => [visitor.stdin.as_fd(), visitor.stdout.as_fd(), visitor.stderr.as_fd()],
+        None => [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()],
+    };
     refuse_directories(&[stdin, stdout, stderr])?;
     if context.printer.is_json() {
         let limit = spec.limits.output.map_or(CAPTURE, |l| l.value);
@@ -159,7 +160,7 @@ pub(crate) fn refuse_directories(streams: &[BorrowedFd<'_>]) -> Result<(), Failu
 }
 
 /// Says what is to be said and gives the exit code.
-fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Context) -> Result<u8, Failure> {
+fn finish(done: &Done, traffic: &Closed, receipt_id: &str, assembled: &Assembled, context: &Context) -> Result<u8, Failure> {
     if let Ending::NotStarted { missing, message } = &done.outcome.ending {
         return Err(if *missing { Failure::no_program("exec", message) } else { Failure::new("exec", message) });
     }
@@ -171,7 +172,7 @@ fn finish(done: &Done, traffic: &Closed, assembled: &Assembled, context: &Contex
     }
     mention_partial(&done.enforcement, assembled, context);
     if context.printer.is_json() {
-        context.printer.json(&result(done, traffic, assembled))?;
+        context.printer.json(&result::of_run(done, traffic, receipt_id, assembled))?;
     } else {
         if let Ending::Limit(demand) = &done.outcome.ending {
             context.printer.warning(killed(*demand));
@@ -242,64 +243,4 @@ pub(super) fn mention_partial(enforcement: &Enforcement, assembled: &Assembled, 
     // When it cannot be written down it is said again, which does no harm.
     let names = partial.iter().flat_map(|(demand, _)| [demand.name(), "\n"]);
     let _ = std::fs::write(&marker, said.lines().flat_map(|line| [line, "\n"]).chain(names).collect::<String>());
-}
-
-pub(super) fn result(done: &Done, traffic: &Closed, assembled: &Assembled) -> RunResult {
-    let outcome = &done.outcome;
-    let (stdout, stdout_base64) = text_or_base64(&outcome.stdout.bytes);
-    let (stderr, stderr_base64) = text_or_base64(&outcome.stderr.bytes);
-    RunResult {
-        receipt_id: None,
-        sandbox_id: done.id.to_string(),
-        backend: assembled.backend.kind().name().to_owned(),
-        exit_code: if let Ending::Code(code) = outcome.ending { Some(code) } else { None },
-        signal: match outcome.ending {
-            Ending::Signal(signal) => Some(signal),
-            Ending::Limit(_) => Some(9),
-            Ending::Code(_) | Ending::TimedOut | Ending::NotStarted { .. } => None,
-        },
-        timed_out: outcome.ending == Ending::TimedOut,
-        limit: match outcome.ending {
-            Ending::Limit(demand) => Some(demand.to_string()),
-            Ending::TimedOut => Some(Demand::Time.to_string()),
-            Ending::Code(_) | Ending::Signal(_) | Ending::NotStarted { .. } => None,
-        },
-        stdout,
-        stdout_base64,
-        stderr,
-        stderr_base64,
-        truncated: Truncated { stdout: outcome.stdout.truncated, stderr: outcome.stderr.truncated },
-        duration_ms: once::millis(outcome.duration),
-        changes: done.changes.clone(),
-        network: summary::listed(&traffic.rows),
-        enforcement: done.enforcement.levels(),
-        decision: assembled.told.clone(),
-        violations: done.violations.clone(),
-    }
-}
-
-/// Text where it is text, base64 where it is not.
-pub(crate) fn text_or_base64(bytes: &[u8]) -> (Option<String>, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text.to_owned()), None),
-        Err(_) => (None, Some(base64::engine::general_purpose::STANDARD.encode(bytes))),
-    }
-}
-
-/// A job's error as a failure with its step and fix.
-pub(crate) fn explain(error: &JobError) -> Failure {
-    let (step, hint) = match error {
-        JobError::State(_) => ("state".to_owned(), None),
-        JobError::Backend(error) => (error.step(), error.hint()),
-        JobError::Gate(error) => (error.step.clone(), error.hint.clone()),
-        JobError::Connection(_) => ("sandbox".to_owned(), None),
-        JobError::Furnish { .. } => ("files of the agent".to_owned(), None),
-        JobError::Layer(error) => ("changes".to_owned(), error.hint().map(str::to_owned)),
-        JobError::Keep(_) => ("changes".to_owned(), None),
-    };
-    let failure = Failure::from_error(step, error);
-    match hint {
-        Some(hint) => failure.with_hint(super::runnable(&hint)),
-        None => failure,
-    }
 }

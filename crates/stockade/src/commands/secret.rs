@@ -17,9 +17,11 @@ use stockade_store::settings::{SecretSetting, Settings};
 use zeroize::Zeroizing;
 
 use crate::Context;
+use crate::approver;
 use crate::cli::{RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
 use crate::failure::Failure;
 use crate::printer::Table;
+use crate::receipts::approved;
 use crate::terminal;
 
 const STEP: &str = "secret";
@@ -44,6 +46,7 @@ fn set(args: &SetSecretArgs, context: &Context) -> Result<(), Failure> {
             "revoke it if others can see this terminal or your shell's history; then give a name, and the value {INPUT_HINT}"
         )));
     }
+    let decider = approver::demand("keep a secret", context)?;
     let input = if std::io::stdin().is_terminal() {
         terminal::ask_hidden(&format!("Value of {name} (not shown): "), MAX_INPUT, &context.printer)?
     } else {
@@ -52,7 +55,8 @@ fn set(args: &SetSecretArgs, context: &Context) -> Result<(), Failure> {
     let value = take_value(input)?;
     let store = Store::beneath(&context.places()?.state);
     let now = SystemTime::now();
-    let kept = store.set(&name, &value, now).map_err(|error| failure(&error))?;
+    let kept =
+        approved("secret.set", &[name.as_str()], &decider, context, || store.set(&name, &value, now).map_err(|error| failure(&error)))?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "name": name.as_str(), "created": date(now), "replaced": kept == Kept::Replaced }))?;
     } else {
@@ -156,10 +160,12 @@ fn list(context: &Context) -> Result<(), Failure> {
 fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<(), Failure> {
     let names = args.names.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
     let store = Store::beneath(&context.places()?.state);
+    let decider = approver::demand("forget a secret", context)?;
     let mut removed = Vec::new();
     let mut missing = Vec::new();
     for name in &names {
-        match store.remove(name).map_err(|error| failure(&error))? {
+        let gone = approved("secret.remove", &[name.as_str()], &decider, context, || store.remove(name).map_err(|error| failure(&error)))?;
+        match gone {
             Removed::Gone => removed.push(name.as_str()),
             Removed::NotThere => missing.push(format!("`{name}`")),
         }

@@ -12,6 +12,7 @@
 pub(crate) mod authorities;
 pub(crate) mod confine;
 pub(crate) mod java;
+pub(crate) mod judge;
 pub(crate) mod login;
 pub(crate) mod order;
 pub(crate) mod outlet;

@@ -1,31 +1,26 @@
 //! What egress is told when it starts, and what it answers. Both ends are ours, so anything unexpected ends the conversation.
 //!
 //! ```text
-//!  owner: length (4 bytes, with the descriptors) order (JSON)        egress: word (one line of JSON) …
+//!  owner: order (a letter)        egress: word (one line of JSON) …
 //! ```
 
-use std::io::{BufRead as _, BufReader, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::mem::MaybeUninit;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::{Deserialize, Serialize};
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
+use stockade_sandbox::letter;
 
 use super::login;
 
 /// Another version is another program: the owner executes its own.
 pub(crate) const VERSION: u16 = 2;
-/// The longest order, and the longest word.
+/// The longest word.
 const MAX_BYTES: u32 = 4 << 20;
-/// Events, older events, the sandbox's socket, the alarm, the broker's where there are secrets, and the files of logins.
-const MAX_DESCRIPTORS: usize = 5 + MAX_LOGINS;
-/// The most logins of one sandbox.
-pub(crate) const MAX_LOGINS: usize = 4;
 
 /// What egress is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -109,41 +104,12 @@ pub(crate) enum Word {
 
 /// Sends an order and what belongs to it.
 pub(crate) fn send(stream: &UnixStream, order: &Order, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
-    let text = serde_json::to_vec(order)?;
-    let length = u32::try_from(text.len()).ok().filter(|length| *length <= MAX_BYTES).ok_or(std::io::ErrorKind::InvalidInput)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
-    let head = length.to_be_bytes();
-    if rustix::net::sendmsg(stream, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)? != head.len() {
-        return Err(std::io::ErrorKind::WriteZero.into());
-    }
-    let mut stream = stream;
-    stream.write_all(&text)
+    letter::send(stream, order, descriptors)
 }
 
 /// Receives an order.
 pub(crate) fn receive(stream: &UnixStream) -> std::io::Result<(Order, Vec<OwnedFd>)> {
-    let mut head = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = rustix::net::recvmsg(stream, &mut [IoSliceMut::new(&mut head)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    if got.bytes != head.len() {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut descriptors = Vec::new();
-    for part in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(passed) = part {
-            descriptors.extend(passed);
-        }
-    }
-    let length = Some(u32::from_be_bytes(head)).filter(|length| *length <= MAX_BYTES).ok_or(std::io::ErrorKind::InvalidData)?;
-    let mut text = Vec::new();
-    let mut stream = stream;
-    std::io::Read::by_ref(&mut stream).take(u64::from(length)).read_to_end(&mut text)?;
-    let order: Order = serde_json::from_slice(&text)?;
+    let (order, descriptors): (Order, _) = letter::receive(stream)?.ok_or(std::io::ErrorKind::UnexpectedEof)?;
     if order.version != VERSION {
         return Err(std::io::ErrorKind::InvalidData.into());
     }

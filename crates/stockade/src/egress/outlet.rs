@@ -9,6 +9,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -19,6 +20,8 @@ use stockade_broker::{SecretName, SecretValue};
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
+use stockade_ledger::LedgerError;
+use stockade_ledger::redact::{Counts, Redact, Redaction};
 use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::variables::Wiped;
 use stockade_sandbox::wayout::WayOut;
@@ -50,6 +53,14 @@ pub(crate) struct Outlet<'a> {
     /// What the caller's environment had for secrets.
     taken: RefCell<Vec<Taken>>,
     open: RefCell<Option<Standing>>,
+    keeper: Arc<Mutex<Option<Keeper>>>,
+}
+
+/// Takes the secrets of an outlet out of what is written down, from any thread, while its sandbox stands.
+#[derive(Clone)]
+pub(crate) struct Cleaner {
+    keeper: Arc<Mutex<Option<Keeper>>>,
+    has_secrets: bool,
 }
 
 /// A secret, and what the caller's environment had for it.
@@ -58,8 +69,14 @@ type Taken = (SecretName, Result<SecretValue, Failure>);
 /// What is behind it while it is open.
 struct Standing {
     egress: Role,
-    broker: Option<(Role, Owner)>,
     record: Record,
+}
+
+/// The broker, as long as somebody may ask it for anything; it ends with the outlet.
+struct Keeper {
+    role: Role,
+    owner: Owner,
+    label: SandboxLabel,
 }
 
 /// What came of it.
@@ -78,14 +95,20 @@ impl<'a> Outlet<'a> {
         if reach.is_nothing() {
             return Ok(None);
         }
-        let outlet = Self { context, reach, given, taken: RefCell::default(), open: RefCell::new(None) };
+        let outlet = Self { context, reach, given, taken: RefCell::default(), open: RefCell::new(None), keeper: Arc::default() };
         outlet.take_values()?;
         Ok(Some(outlet))
     }
 
-    /// Closes it and says what went through. Nothing inside may run any more.
+    /// Takes its secrets out of what other threads write down.
+    pub(crate) fn cleaner(&self) -> Cleaner {
+        Cleaner { keeper: Arc::clone(&self.keeper), has_secrets: !self.reach.secrets.is_empty() }
+    }
+
+    /// Closes it and says what went through. Nothing inside may run any more. Secrets can be taken out of what is written down afterwards, until the
+    /// outlet is gone.
     pub(crate) fn close(&self) -> Closed {
-        let Some(Standing { egress, broker, record }) = self.open.take() else { return Closed::default() };
+        let Some(Standing { egress, record }) = self.open.take() else { return Closed::default() };
         let _ = egress.connection.set_read_timeout(Some(LAST_WORDS));
         let _ = egress.connection.shutdown(std::net::Shutdown::Write);
         let missing = match order::hear(&egress.connection) {
@@ -94,17 +117,13 @@ impl<'a> Outlet<'a> {
             Ok(Word::Ready { .. } | Word::Failed { .. }) | Err(_) => Vec::new(),
         };
         egress.wait();
-        if let Some((role, owner)) = broker {
-            drop(owner);
-            role.wait();
-        }
         Closed { rows: record.read().unwrap_or_default(), missing }
     }
 
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
         let places = self.context.places()?;
         let settings = self.secret_settings()?;
-        let (broker, lookup, bound) = self.register(id)?;
+        let (lookup, bound) = self.register(id)?;
         let authority = places.state.join(AUTHORITY);
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
         let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
@@ -144,7 +163,7 @@ impl<'a> Outlet<'a> {
         let proxy_port = variables::proxy_port(&ports);
         let mut environment = variables::of_way_out(proxy_port, self.given);
         environment.extend(bound.iter().map(|bound| (bound.binding.name().to_string(), bound.placeholder.as_str().into())));
-        self.open.replace(Some(Standing { egress, broker, record }));
+        self.open.replace(Some(Standing { egress, record }));
         let way_out = WayOut {
             channel: inside,
             proxy_port,
@@ -157,10 +176,9 @@ impl<'a> Outlet<'a> {
     }
 
     /// Starts a broker where there are secrets, and gives it those.
-    #[expect(clippy::type_complexity, reason = "three things that are there together or not at all")]
-    fn register(&self, id: &SandboxId) -> Result<(Option<(Role, Owner)>, Option<UnixStream>, Vec<Bound>), Failure> {
+    fn register(&self, id: &SandboxId) -> Result<(Option<UnixStream>, Vec<Bound>), Failure> {
         if self.reach.secrets.is_empty() {
-            return Ok((None, None, Vec::new()));
+            return Ok((None, Vec::new()));
         }
         let mut unfit = None;
         let mut wishes = Vec::new();
@@ -198,8 +216,10 @@ impl<'a> Outlet<'a> {
         };
         let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
         let mut owner = Owner::connect(connection).map_err(|error| failed(&error))?;
-        let bound = owner.register(&SandboxLabel::from(id), wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
-        Ok((Some((role, owner)), Some(lookup), bound))
+        let label = SandboxLabel::from(id);
+        let bound = owner.register(&label, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        lock(&self.keeper).replace(Keeper { role, owner, label });
+        Ok((Some(lookup), bound))
     }
 
     /// Takes what the caller's environment has for secrets, and wipes it there: only the broker needs it from now on.
@@ -245,6 +265,66 @@ impl Gate for Outlet<'_> {
     fn open(&self, id: &SandboxId, directory: &Path) -> Result<Opened, GateError> {
         let told = |failure: Failure| GateError { step: failure.step, message: failure.message, hint: failure.hint };
         self.stand(id, directory).map_err(told)
+    }
+}
+
+/// Who holds the values takes them out; they do not come here for that.
+impl Redact for Outlet<'_> {
+    fn is_none(&self) -> bool {
+        self.reach.secrets.is_empty()
+    }
+
+    fn pieces(&self, pieces: &[&[u8]], counts: &mut Counts) -> Result<Vec<Option<Vec<u8>>>, LedgerError> {
+        let failed = |failure: Failure| LedgerError::Redaction(failure.message);
+        if lock(&self.keeper).is_none() {
+            // Nothing ran, or it runs elsewhere: a broker of our own knows the same values.
+            let random = stockade_sandbox::state::random_u32().map_err(|errno| LedgerError::Redaction(errno.to_string()))?;
+            let id = SandboxId::from_parts(0, random);
+            self.register(&id).map_err(failed)?;
+        }
+        match &mut *lock(&self.keeper) {
+            Some(keeper) => keeper.pieces(pieces, counts),
+            None => Ok(vec![None; pieces.len()]),
+        }
+    }
+}
+
+/// Where nobody holds the values yet, or any more, nothing is written down.
+impl Redact for Cleaner {
+    fn is_none(&self) -> bool {
+        !self.has_secrets
+    }
+
+    fn pieces(&self, pieces: &[&[u8]], counts: &mut Counts) -> Result<Vec<Option<Vec<u8>>>, LedgerError> {
+        match &mut *lock(&self.keeper) {
+            Some(keeper) => keeper.pieces(pieces, counts),
+            None if !self.has_secrets => Ok(vec![None; pieces.len()]),
+            None => Err(LedgerError::Redaction("nobody holds the values of the sandbox's secrets".to_owned())),
+        }
+    }
+}
+
+impl Keeper {
+    fn pieces(&mut self, pieces: &[&[u8]], counts: &mut Counts) -> Result<Vec<Option<Vec<u8>>>, LedgerError> {
+        let (clean, found) = self.owner.redact(&self.label, pieces).map_err(|error| LedgerError::Redaction(error.to_string()))?;
+        let found: Vec<Redaction> = found.into_iter().map(|(name, count)| Redaction { secret: name.to_string(), count }).collect();
+        counts.add(&found);
+        Ok(clean)
+    }
+}
+
+/// A thread that failed while it had the lock left whole values.
+fn lock(keeper: &Mutex<Option<Keeper>>) -> MutexGuard<'_, Option<Keeper>> {
+    keeper.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Outlet<'_> {
+    fn drop(&mut self) {
+        let keeper = lock(&self.keeper).take();
+        if let Some(Keeper { role, owner, .. }) = keeper {
+            drop(owner);
+            role.wait();
+        }
     }
 }
 

@@ -5,12 +5,28 @@
 #[cfg(target_os = "linux")]
 mod agents;
 #[cfg(target_os = "linux")]
+mod approvals;
+#[cfg(target_os = "linux")]
 mod created;
 #[cfg(target_os = "linux")]
+mod daemon;
+#[cfg(target_os = "linux")]
 mod egress;
+#[cfg(target_os = "linux")]
+mod hook;
+#[cfg(target_os = "linux")]
+mod http;
+#[cfg(target_os = "linux")]
+mod mcp;
 mod output;
 #[cfg(target_os = "linux")]
+mod packs;
+#[cfg(target_os = "linux")]
 mod policy;
+#[cfg(target_os = "linux")]
+mod receipts;
+#[cfg(target_os = "linux")]
+mod rest;
 #[cfg(target_os = "linux")]
 mod secrets;
 mod shipped;

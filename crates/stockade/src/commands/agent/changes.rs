@@ -8,6 +8,7 @@ use crate::agent::roll::Roll;
 use crate::agent::worktree;
 use crate::cli::{ApplyArgs, DiffArgs, SandboxRef};
 use crate::failure::Failure;
+use crate::receipts::lifecycle;
 
 pub(super) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failure> {
     if let Some(branch) = Roll::open(context)?.find(args.sandbox.as_str())?.agent.branch {
@@ -22,7 +23,7 @@ pub(super) fn diff(args: &DiffArgs, context: &Context) -> Result<ExitCode, Failu
 
 pub(super) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
     if let Some(branch) = Roll::open(context)?.find(args.sandbox.as_str())?.agent.branch {
-        worktree::fetch(&branch)?;
+        lifecycle("agent.apply", &[args.sandbox.as_str(), &branch.name], context, || worktree::fetch(&branch))?;
         context.printer.note(format!("the branch {0} is in the repository: git merge {0}", branch.name));
         return Ok(ExitCode::SUCCESS);
     }

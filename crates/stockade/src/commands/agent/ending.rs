@@ -1,18 +1,18 @@
 //! What is said when an agent has ended: lines for people, an object for `--json` and the roll, an exit code.
 
 use serde_json::{Value, json};
+use stockade_core::result::RunResult;
 use stockade_sandbox::drive::Ending;
 use stockade_sandbox::once::Done;
 use stockade_store::settings::Price;
 
-use super::super::run::{code, files, mention_partial, result};
+use super::super::run::{code, files, mention_partial};
 use super::run::Prepared;
 use crate::Context;
 use crate::agent::budget::Spent;
 use crate::agent::memory::Memory;
 use crate::agent::roll::Agent;
 use crate::agent::summary::Traffic;
-use crate::assemble::Assembled;
 use crate::egress::outlet::Closed;
 use crate::egress::summary;
 use crate::failure::Failure;
@@ -23,15 +23,14 @@ const MAX_NAMED: usize = 8;
 /// The object of `--json`, which is also kept on the roll.
 pub(super) fn described(
     agent: &Agent,
-    done: &Done,
-    traffic: &Closed,
+    result: &RunResult,
+    left_running: &[String],
     spent: Option<Spent>,
     summary: &Traffic,
     prices: &[Price],
-    assembled: &Assembled,
 ) -> Value {
-    let mut value = serde_json::to_value(result(done, traffic, assembled)).unwrap_or(Value::Null);
-    let more = json!({ "agent": agent.profile, "name": agent.name, "left_running": done.left_running });
+    let mut value = serde_json::to_value(result).unwrap_or(Value::Null);
+    let more = json!({ "agent": agent.profile, "name": agent.name, "left_running": left_running });
     if let Value::Object(members) = &mut value {
         for part in [more, summary.json(prices)] {
             if let Value::Object(part) = part {

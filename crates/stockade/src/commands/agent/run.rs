@@ -36,11 +36,15 @@ use crate::agent::profile::{self, Profile};
 use crate::agent::roll::{self, Agent, Branch, Roll};
 use crate::agent::summary::Traffic;
 use crate::agent::{keys, program, worktree};
+use crate::approval::{Manner, Refusal};
 use crate::assemble::{self, Additions, Assembled};
 use crate::cli::AgentRunArgs;
 use crate::egress::Outlet;
 use crate::egress::outlet::Closed;
+use crate::engine::asker::Asker;
+use crate::engine::result;
 use crate::failure::Failure;
+use crate::receipts::{Asked, Book, Capture, Running, secrets_of};
 
 /// After this much more than its time an agent is killed, whatever it was asked.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
@@ -50,8 +54,16 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
         return detach::start(context);
     }
     let mut prepared = Prepared::new(args, context)?;
-    if let Some(told) = prepared.assembled.admit(Wanted::Program(&args.program), context)? {
-        return denied(told, &prepared.assembled, context);
+    let admitted = prepared.assembled.admit(Wanted::Program(&args.program), context)?;
+    let book = Book::new(&prepared.assembled.state, prepared.assembled.keeping.clone(), context);
+    let capture = if args.detached.is_some() { Capture::None } else { Capture::of(context) };
+    let outlet = Outlet::of(&prepared.assembled.reach, &prepared.assembled.given, context)?;
+    let secrets = secrets_of(outlet.as_ref());
+    let receipt = Running::new(&book, Asked::Program(&args.program), &args.program, &prepared.assembled, secrets, capture)?
+        .of_agent(name_of(args, &prepared), prepared.profile.name.clone());
+    if let Some(Refusal { told, .. }) = admitted.settle(&prepared.assembled, &receipt, &Manner::Typed, secrets, context)? {
+        receipt.deny(&told)?;
+        return denied(told, receipt.id(), &prepared.assembled, context);
     }
     let Prepared { profile, assembled, furniture, prices, .. } = &prepared;
     assemble::warn_if_local(assembled.backend.as_ref(), context);
@@ -71,10 +83,11 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
     let (owned, agent) = enter(args, &prepared, context)?;
     let directory = Roll::open(context)?.enter(&agent)?;
     prepared.fresh.iter().for_each(worktree::Fresh::keep);
-    let ran = drive(args, &prepared, owned, &directory, context);
+    let ran = drive(args, &prepared, owned, &directory, &Around { outlet: outlet.as_ref(), receipt: &receipt }, context);
     let (done, traffic, spent, remains) = match ran {
         Ok(ran) => ran,
         Err(failure) => {
+            receipt.fail(&failure, context);
             // Whoever lists agents sees that this one never ran.
             let _ = roll::finish(&directory, &failure.to_json());
             if sandboxes(context)?.find(agent.id.as_str()).is_ok() {
@@ -83,14 +96,18 @@ pub(super) fn run(args: &AgentRunArgs, context: &Context) -> Result<ExitCode, Fa
             return Err(failure);
         }
     };
+    receipt.finish(&done, &traffic, context);
     let traffic_summary = Traffic::of(&traffic.rows);
-    let value = described(&agent, &done, &traffic, spent, &traffic_summary, prices, assembled);
+    let result = result::of_run(&done, &traffic, &receipt.id(), assembled);
+    let value = described(&agent, &result, &done.left_running, spent, &traffic_summary, prices);
+    drop(receipt);
+    drop(outlet);
     let _ = roll::finish(&directory, &without_output(value.clone()));
     let code = finish(&done, &traffic, spent, &traffic_summary, &value, &prepared, context).unwrap_or_else(|failure| {
         context.printer.failure(&failure);
         failure.kind.code()
     });
-    end(code, remains, prepared.assembled)
+    end(code, remains, prepared.assembled, book, context)
 }
 
 /// Everything that is known before the sandbox has its directory.
@@ -119,8 +136,10 @@ impl Prepared {
         let granted = keys::look(&profile, &args.sandbox, outside.as_deref(), &args.program, context)?;
         let (branch, fresh) = branch(args, cwd, places)?.unzip();
         let additions = Additions {
+            mode: None,
             workspace: branch.as_ref().map(|branch| branch.worktree.clone()),
             who: profile.title.clone(),
+            asker: Asker::Person,
             hosts: granted.hosts,
             secrets: granted.secrets,
             metered: granted.metered,
@@ -187,6 +206,12 @@ fn add_mount(assembled: &mut Assembled, directory: &Path) {
     }
 }
 
+/// What receipts call the agent.
+fn name_of(args: &AgentRunArgs, prepared: &Prepared) -> String {
+    let name = args.name.as_ref().map_or_else(|| "main".to_owned(), ToString::to_string);
+    format!("{}/{name}", prepared.profile.name)
+}
+
 /// Makes the sandbox's directory, under its name, and says who the agent is.
 fn enter(args: &AgentRunArgs, prepared: &Prepared, context: &Context) -> Result<(Owned, Agent), Failure> {
     let sandboxes = sandboxes(context)?;
@@ -207,15 +232,29 @@ fn enter(args: &AgentRunArgs, prepared: &Prepared, context: &Context) -> Result<
     Ok((owned, agent))
 }
 
+/// What is around the sandbox of an agent: its way out, and its receipt.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    outlet: Option<&'a Outlet<'a>>,
+    receipt: &'a Running<'a>,
+}
+
 type Ran = (Done, Closed, Option<Spent>, once::Remains);
 
 /// Runs it to its end.
-fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, context: &Context) -> Result<Ran, Failure> {
+fn drive(
+    args: &AgentRunArgs,
+    prepared: &Prepared,
+    owned: Owned,
+    place: &Path,
+    around: &Around<'_>,
+    context: &Context,
+) -> Result<Ran, Failure> {
     let assembled = &prepared.assembled;
     let background = args.detached.map(|how| Background::new(how, &assembled.runtime, &owned.id, place)).transpose()?;
     // Signals wait from here on: what arrives while the sandbox starts reaches the agent.
     let signals = Signals::catch(&SIGNALS).map_err(|e| Failure::new("signals", e.to_string()))?;
-    let outlet = Outlet::of(&assembled.reach, &assembled.given, context)?;
+    let Around { outlet, receipt } = *around;
     let job = Job {
         backend: assembled.backend.as_ref(),
         spec: &assembled.spec,
@@ -225,7 +264,8 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
         toolchain_roots: &assembled.toolchain_roots,
         argv: &args.program,
         on_success: if args.sandbox.apply { OnSuccess::Apply } else { OnSuccess::Keep },
-        gate: outlet.as_ref().map(|outlet| outlet as &dyn Gate),
+        gate: outlet.map(|outlet| outlet as &dyn Gate),
+        intent: Some(receipt),
     };
     let watcher = Watcher::default();
     let directory = owned.directory.clone();
@@ -240,7 +280,8 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
                 }
             },
         };
-        let extras = Extras { owned: Some(owned), name: args.name.clone(), furniture: Some(&announced), killed: Killed::Keeps };
+        let extras =
+            Extras { owned: Some(owned), name: args.name.clone(), furniture: Some(&announced), killed: Killed::Keeps, ..Extras::default() };
         let act = || once::run_with(&job, extras, streams, Some(&signals)).map_err(|e| explain(&e));
         watcher.around(&prepared.budget, &prepared.prices, &directory, act)
     };
@@ -248,7 +289,7 @@ fn drive(args: &AgentRunArgs, prepared: &Prepared, owned: Owned, place: &Path, c
         Some(background) => background.around(run),
         None => in_streams(&assembled.spec, context, run),
     };
-    let traffic = outlet.map(|outlet| outlet.close()).unwrap_or_default();
+    let traffic = outlet.map(Outlet::close).unwrap_or_default();
     let (done, remains) = ran?;
     // One that ended by itself in the same moment was not ended.
     let spent = watcher.spent().filter(|_| done.outcome.ending != Ending::Code(0));

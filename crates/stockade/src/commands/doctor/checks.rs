@@ -17,9 +17,12 @@ use crate::Context;
 use crate::assemble;
 use crate::commands::run::explain;
 use crate::commands::runnable;
+use crate::daemon::client;
 use crate::egress;
 use crate::failure::Failure;
 
+/// The name of the check of the daemon.
+pub(super) const DAEMON: &str = "daemon";
 /// The name of the check of settings, which decides about the whole as well.
 pub(super) const SETTINGS: &str = "settings";
 
@@ -196,6 +199,22 @@ pub(super) fn of_secrets(places: &Places) -> Check {
             let detail = Failure::from_error(NAME, &error).message;
             Check::missing(NAME, detail, "sandboxes that need a secret do not start", error.hint().unwrap_or_default())
         }
+    }
+}
+
+/// Whether a daemon that runs is confined: it tries what it must not be able to do.
+pub(super) fn of_daemon(places: &Places) -> Check {
+    const NAME: &str = DAEMON;
+    let Some(proved) = client::prove(places) else {
+        return Check::good(NAME, "none runs", "every run starts its sandbox from nothing (`stockade serve` keeps some ready)");
+    };
+    let anew = "end the daemon and start it again: stockade serve";
+    match proved {
+        Err(failure) => Check::missing(NAME, failure.message, "runs do without it", anew),
+        Ok(tried) => match tried.iter().find(|tried| !tried.refused) {
+            None => Check::good(NAME, format!("{} things it may not do were tried and refused", tried.len()), "a bug in it is not the end"),
+            Some(open) => Check::missing(NAME, format!("it can {}: {}", open.what, open.said), "it is not confined", anew),
+        },
     }
 }
 

@@ -44,8 +44,10 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     checks.push(checks::of_settings(places, context));
     checks.push(checks::of_secrets(places));
     checks.push(checks::of_egress(places, context));
+    checks.push(checks::of_daemon(places));
     checks.push(checks::of_trial(&tried));
     checks.extend(degraded.as_ref().map(checks::of_degraded));
+    crate::daemon::sweep(&places.runtime);
     let swept = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Everything);
     let swept = swept.map_err(|e| Failure::from_error("state", &e))?.len();
     checks.push(checks::of_leftovers(swept));
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
         Ok(found) => (found.enforcement.clone(), found.steps.clone()),
         Err(_) => (Enforcement::default(), Vec::new()),
     };
-    let settled = checks.iter().all(|c| c.name != checks::SETTINGS || c.state == State::Good);
+    let settled = checks.iter().all(|c| ![checks::SETTINGS, checks::DAEMON].contains(&c.name) || c.state == State::Good);
     let held = Demand::ALL.into_iter().filter(|d| d.is_isolation()).all(|d| enforcement.level(d) == Level::Enforced);
     let sound = settled && held && tried.as_ref().is_ok_and(|found| found.ran);
     if context.printer.is_json() {

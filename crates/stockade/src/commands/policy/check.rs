@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
+use stockade_policy::capability::Vocabulary;
 use stockade_policy::{Checks, Faults, Layer, Policies, PolicyFile, Trust, schema_text};
-use stockade_store::policy::PolicyLayers;
+use stockade_store::packs::Packs;
+use stockade_store::policy::{self, PolicyLayers};
 
 use super::{STEP, read, workspace};
 use crate::Context;
@@ -15,12 +17,12 @@ use crate::failure::Failure;
 
 pub(super) fn check(args: &CheckArgs, context: &Context) -> Result<ExitCode, Failure> {
     if args.schema {
-        context.printer.bytes(schema_text().as_bytes())?;
+        context.printer.bytes(schema_text(&vocabulary(context)?).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let files =
         if args.files.is_empty() { in_force(context)? } else { args.files.iter().map(|path| named(path)).collect::<Result<_, _>>()? };
-    match Policies::compile(&files, Checks::All) {
+    match Policies::compile_with(&files, Checks::All, &vocabulary(context)?) {
         Ok(policies) => {
             if context.printer.is_json() {
                 context.printer.json(&json!({ "faults": [], "files": files.len(), "rules": policies.rules().len() }))?;
@@ -39,7 +41,7 @@ pub(super) fn check(args: &CheckArgs, context: &Context) -> Result<ExitCode, Fai
 /// Examples are tried whenever rules are checked; this says how many there are.
 pub(super) fn test(context: &Context) -> Result<ExitCode, Failure> {
     let files = in_force(context)?;
-    let policies = match Policies::compile(&files, Checks::All) {
+    let policies = match Policies::compile_with(&files, Checks::All, &vocabulary(context)?) {
         Ok(policies) => policies,
         Err(faults) => {
             tell(&faults, context)?;
@@ -55,7 +57,8 @@ pub(super) fn test(context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(Faults(faults): &Faults, context: &Context) -> Result<(), Failure> {
+/// Says what does not stand, and where.
+pub(crate) fn tell(Faults(faults): &Faults, context: &Context) -> Result<(), Failure> {
     if context.printer.is_json() {
         let faults = faults.iter().map(
             |fault| json!({ "file": fault.file, "line": fault.line, "column": fault.column, "message": fault.message, "hint": fault.hint }),
@@ -67,6 +70,12 @@ fn tell(Faults(faults): &Faults, context: &Context) -> Result<(), Failure> {
         context.printer.page_aside(&format!("{fault}\n"));
     }
     Ok(())
+}
+
+/// The capabilities that rules may name.
+fn vocabulary(context: &Context) -> Result<Vocabulary, Failure> {
+    let packs = Packs::load(context.places()?).map_err(|error| super::super::pack::failure(&error))?;
+    policy::vocabulary(context.places()?, &packs).map_err(|error| admission::failure(&error))
 }
 
 /// The files of all layers; none is an error, because somebody believes that there are some.

@@ -10,8 +10,10 @@ use stockade_store::policy::{PolicyError, PolicyLayers, write_imported};
 use super::{STEP, read};
 use crate::Context;
 use crate::admission;
+use crate::approver;
 use crate::cli::{ImportArgs, Origin};
 use crate::failure::Failure;
+use crate::receipts::approved;
 
 /// What every first policy needs: rules about agents alone would leave a person nothing.
 const YOU: &str =
@@ -30,9 +32,13 @@ pub(super) fn import(args: &ImportArgs, context: &Context) -> Result<ExitCode, F
     let place = if args.dry_run {
         None
     } else {
-        let written = write_imported(context.places()?, args.origin.name(), &text).map_err(|error| match error {
-            PolicyError::Exists(_) => admission::failure(&error).with_hint("move it away first, or look with --dry-run"),
-            error => admission::failure(&error),
+        let places = context.places()?;
+        let decider = approver::demand("add rules", context)?;
+        let written = approved("policy.import", &[args.origin.name()], &decider, context, || {
+            write_imported(places, args.origin.name(), &text).map_err(|error| match error {
+                PolicyError::Exists(_) => admission::failure(&error).with_hint("move it away first, or look with --dry-run"),
+                error => admission::failure(&error),
+            })
         })?;
         Some(written.path)
     };

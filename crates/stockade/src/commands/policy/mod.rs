@@ -5,6 +5,8 @@ mod import;
 mod propose;
 mod question;
 
+pub(crate) use check::tell;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

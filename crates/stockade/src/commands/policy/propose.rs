@@ -13,6 +13,7 @@ use crate::Context;
 use crate::admission;
 use crate::cli::{ProposalsArgs, ProposeArgs, QuestionArgs};
 use crate::failure::Failure;
+use crate::receipts::lifecycle;
 
 pub(super) fn propose(args: &ProposeArgs, context: &Context) -> Result<ExitCode, Failure> {
     let answered = ask(&args.question, context)?;
@@ -21,8 +22,10 @@ pub(super) fn propose(args: &ProposeArgs, context: &Context) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     };
     let draft = ProposalDraft { principal: shown(&answered.principal), asked: asked(&args.question), reason: args.reason.clone(), rules };
-    let proposal =
-        policy::propose(context.places()?, draft).map_err(|error| admission::failure(&error).with_hint("stockade policy proposals"))?;
+    let (places, question) = (context.places()?, draft.asked.clone());
+    let proposal = lifecycle("policy.propose", &[&question], context, || {
+        policy::propose(places, draft).map_err(|error| admission::failure(&error).with_hint("stockade policy proposals"))
+    })?;
     if context.printer.is_json() {
         context.printer.json(&value(&proposal))?;
     } else {
@@ -77,8 +80,9 @@ fn shown(principal: &Principal) -> String {
 
 /// What was asked for, in words.
 fn asked(args: &QuestionArgs) -> String {
-    match &args.host {
-        Some(host) => host.to_string(),
-        None => admission::shown(wanted(args)).join(if args.shell.is_some() { "\n" } else { " " }),
+    match (&args.host, &args.cap) {
+        (Some(host), _) => host.to_string(),
+        (None, Some(cap)) => std::iter::once(cap).chain(&args.inputs).map(String::as_str).collect::<Vec<_>>().join(" "),
+        (None, None) => admission::shown(wanted(args)).join(if args.shell.is_some() { "\n" } else { " " }),
     }
 }

@@ -1,4 +1,4 @@
-//! `policy explain` and `policy allow`: what the rules make of a command or a host, and the rule that lets it through.
+//! `policy explain` and `policy allow`: what the rules make of a command, a host or a capability, and the rule that lets it through.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,8 +12,10 @@ use stockade_store::policy::{ProjectTrust, add_rules, proposal, withdraw};
 use super::{STEP, workspace};
 use crate::Context;
 use crate::admission::{self, Ground, Rules, Wanted};
+use crate::approver;
 use crate::cli::{AllowArgs, QuestionArgs};
 use crate::failure::Failure;
+use crate::receipts::approved;
 use crate::text::{Text, Tone};
 
 /// What the rules say to a question.
@@ -118,7 +120,10 @@ pub(super) fn missing(answered: &Answered) -> Result<Option<Vec<String>>, Failur
 
 fn add(rules: &[String], context: &Context) -> Result<(), Failure> {
     let texts: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let place = add_rules(context.places()?, &texts).map_err(|error| admission::failure(&error))?;
+    let places = context.places()?;
+    let decider = approver::demand("add a rule", context)?;
+    let write = || add_rules(places, &texts).map_err(|error| admission::failure(&error));
+    let place = approved("policy.allow", &texts, &decider, context, write)?;
     context.printer.note(format!("added at {}:{}", place.path.display(), place.line));
     if context.printer.is_json() {
         return context.printer.json(&json!({ "file": place.path.to_string_lossy(), "line": place.line, "rules": rules }));
@@ -126,20 +131,24 @@ fn add(rules: &[String], context: &Context) -> Result<(), Failure> {
     rules.iter().flat_map(|rule| rule.lines()).try_for_each(|text| context.printer.line(text))
 }
 
-/// Puts a command or a host to the rules; nothing runs.
+/// Puts a command, a host or a capability to the rules; nothing runs.
 pub(super) fn ask(args: &QuestionArgs, context: &Context) -> Result<Answered, Failure> {
+    let principal = args.agent.as_ref().map_or_else(|| Principal::human(person::name()), Principal::agent);
+    if let Some(name) = &args.cap {
+        let (rules, judgement) = super::super::cap::judged(name, args, &principal, context)?;
+        return Ok(Answered { rules, principal, judgement: Some(judgement) });
+    }
     let workspace = workspace(args.workspace.as_ref(), context)?;
     let rules = Rules::load(context.places()?, &workspace)?;
-    let principal = args.agent.as_ref().map_or_else(|| Principal::human(person::name()), Principal::agent);
     let floor = rules.layers().floor;
     if let Some(host) = &args.host {
-        let judgement = rules.policies().map(|policies| reached(policies, &principal, host, floor));
+        let judgement = rules.policies()?.map(|policies| reached(policies, &principal, host, floor));
         return Ok(Answered { rules, principal, judgement });
     }
     let path: Vec<PathBuf> = context.environment.variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     let ground = Ground { path: &path, current: context.environment.current_dir()?, writable: vec![workspace] };
     let script = admission::classify(wanted(args), &ground.programs());
-    let judgement = rules.policies().map(|policies| policies.judge(&principal, &script, floor));
+    let judgement = rules.policies()?.map(|policies| policies.judge(&principal, &script, floor));
     Ok(Answered { rules, principal, judgement })
 }
 

@@ -3,8 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stockade_core::spec::MountMode;
+use stockade_ledger::Weight;
 use stockade_sandbox::keeper;
 use stockade_sandbox::once;
 use stockade_sandbox::state::{self, Found};
@@ -18,6 +19,7 @@ use super::{LOOK, LOOKS, connect, file_failure, find, sandboxes, state_failure};
 use crate::Context;
 use crate::cli::{ApplyArgs, DiffArgs, OneSandbox};
 use crate::failure::Failure;
+use crate::receipts::{Book, Deed, changed, recorded};
 
 /// Remembers the digest of what `diff` showed last.
 const SHOWN: &str = "shown";
@@ -29,10 +31,7 @@ pub(in crate::commands) fn diff(args: &DiffArgs, context: &Context) -> Result<Ex
         // What is applied later must be what a person saw.
         let _ = std::fs::write(found.directory.join(SHOWN), digest_of(&changes).to_string());
         if context.printer.is_json() {
-            let mut text = Vec::new();
-            unified::render(&changes, &layer, &mut text, Audience::Pipe).map_err(|e| Failure::new("diff", e.to_string()))?;
-            let value = json!({ "sandbox_id": found.record.id, "changes": once::listed(&changes), "diff": String::from_utf8_lossy(&text) });
-            return context.printer.json(&value);
+            return context.printer.json(&compared(&found, &layer, &changes)?);
         }
         if args.stat {
             let summary = unified::summarize(&changes, &layer).map_err(|e| Failure::new("diff", e.to_string()))?;
@@ -49,13 +48,30 @@ pub(in crate::commands) fn diff(args: &DiffArgs, context: &Context) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a sandbox changed, as `diff --json` says it; nothing is remembered as shown to a person.
+pub(crate) fn difference(found: &Found, context: &Context) -> Result<Value, Failure> {
+    while_frozen(found, context, || {
+        let (layer, changes) = changes(found)?;
+        compared(found, &layer, &changes)
+    })
+}
+
+fn compared(found: &Found, layer: &Layer, changes: &[LayerChange]) -> Result<Value, Failure> {
+    let mut text = Vec::new();
+    unified::render(changes, layer, &mut text, Audience::Pipe).map_err(|e| Failure::new("diff", e.to_string()))?;
+    Ok(json!({ "sandbox_id": found.record.id, "changes": once::listed(changes), "diff": String::from_utf8_lossy(&text) }))
+}
+
 pub(in crate::commands) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
-    let lock = if found.alive { None } else { take_over(&found, context)? };
-    if !found.alive && lock.is_none() {
-        return Err(Failure::new("apply", format!("somebody else is applying or removing sandbox {} just now", found.record.id)));
-    }
-    while_frozen(&found, context, || apply_frozen(args, &found, context))
+    let id = &found.record.id;
+    recorded("sandbox.apply", &[id.as_str()], Weight::Effect, &found, context, |deed| {
+        let lock = if found.alive { None } else { take_over(&found, context)? };
+        if !found.alive && lock.is_none() {
+            return Err(Failure::new("apply", format!("somebody else is applying or removing sandbox {id} just now")));
+        }
+        while_frozen(&found, context, || apply_frozen(args, &found, deed, context))
+    })
 }
 
 /// Takes a sandbox that nobody owns; whoever only looks whether somebody does is waited for.
@@ -70,7 +86,7 @@ fn take_over(found: &Found, context: &Context) -> Result<Option<OwnedFd>, Failur
     Ok(looks)
 }
 
-fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<ExitCode, Failure> {
+fn apply_frozen(args: &ApplyArgs, found: &Found, deed: &Deed<'_>, context: &Context) -> Result<ExitCode, Failure> {
     let (layer, changes) = changes(found)?;
     let id = &found.record.id;
     if let Ok(shown) = std::fs::read_to_string(found.directory.join(SHOWN))
@@ -92,6 +108,12 @@ fn apply_frozen(args: &ApplyArgs, found: &Found, context: &Context) -> Result<Ex
     record.applying = false;
     once::remember_applied(&mut record, &report);
     let problems = once::problems(&report);
+    let brought: Vec<LayerChange> =
+        changes.iter().filter(|change| report.applied.iter().any(|applied| applied.path == change.path)).cloned().collect();
+    deed.note(|draft| {
+        draft.changes = Some(changed(&once::listed(&brought), &once::digests(&brought)));
+        draft.violations.clone_from(&problems);
+    });
     let left = layer.changes().map_err(|e| Failure::from_error("changes", &e))?;
     if found.alive {
         state::write_record(&found.directory, &record).map_err(|e| state_failure(&e))?;
@@ -135,9 +157,12 @@ pub(super) fn discard(args: &OneSandbox, context: &Context) -> Result<ExitCode, 
         let id = &found.record.id;
         return Err(Failure::new("discard", format!("sandbox {id} is running")).with_hint(format!("stockade sandbox destroy {id}")));
     }
-    sandboxes(context)?.forget(&found).map_err(|e| state_failure(&e))?;
-    context.printer.note(format!("discarded {}", found.record.id));
-    Ok(ExitCode::SUCCESS)
+    Book::of(context)?.give_way();
+    recorded("sandbox.discard", &[found.record.id.as_str()], Weight::Effect, &found, context, |_| {
+        sandboxes(context)?.forget(&found).map_err(|e| state_failure(&e))?;
+        context.printer.note(format!("discarded {}", found.record.id));
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn changes(found: &Found) -> Result<(Layer, Vec<LayerChange>), Failure> {

@@ -4,17 +4,21 @@ use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
+use stockade_core::demand::Enforcement;
 use stockade_core::id::SandboxName;
+use stockade_ledger::Weight;
 use stockade_sandbox::keeper::{self, Charge};
-use stockade_sandbox::state::{Kind, Owned, Record};
+use stockade_sandbox::state::{Found, Kind, Owned, Record};
 use stockade_sandbox::sweep;
 
 use super::super::run::explain;
 use super::{find, sandboxes, state_failure};
 use crate::Context;
-use crate::assemble;
+use crate::assemble::{self, Assembled};
 use crate::cli::{CreateArgs, ForkArgs};
+use crate::engine::asker::AgentName;
 use crate::failure::Failure;
+use crate::receipts::{Book, Deed, credentials_of, recorded, sandbox_of};
 
 /// A supervisor's answer is one short line.
 const MAX_ANSWER: u64 = 1 << 20;
@@ -24,17 +28,57 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
         return Err(Failure::new("arguments", "`--apply` is for `run`; a created sandbox is applied with `sandbox apply`"));
     }
     let assembled = assemble::assemble(&args.sandbox, context)?;
+    show(&made(assembled, args.name.as_ref(), context)?, context)
+}
+
+/// Says what was made.
+fn show(value: &Value, context: &Context) -> Result<ExitCode, Failure> {
+    if context.printer.is_json() {
+        context.printer.json(value)?;
+    } else {
+        context.printer.line(value.get("sandbox_id").and_then(Value::as_str).unwrap_or_default())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes one, between an intent and an outcome; what `--json` prints. It belongs to whoever asks.
+pub(crate) fn made(assembled: Assembled, name: Option<&SandboxName>, context: &Context) -> Result<Value, Failure> {
     assemble::warn_if_local(assembled.backend.as_ref(), context);
+    let book = Book::new(&assembled.state, assembled.keeping.clone(), context);
+    let words: Vec<&str> = name.into_iter().map(SandboxName::as_str).collect();
+    let deed = Deed::verb(&book, "sandbox.create", &words, Weight::Effect);
+    if let Some(agent) = assembled.rules.asker().agent() {
+        deed.of_agent(agent.whole(), agent.client().to_owned());
+    }
+    let backend = assembled.backend.kind().name();
+    let facts = sandbox_of(backend, &assembled.spec, &assembled.reach, &book.payloads(), deed.redactor())?;
+    deed.note(|draft| {
+        draft.sandbox = Some(facts);
+        draft.credentials = credentials_of(&assembled.reach);
+        draft.trace.clone_from(&assembled.trace);
+    });
+    let mut made = Value::Null;
+    let around = deed.around(context, || {
+        made = make(name, assembled, &deed, context)?;
+        Ok(ExitCode::SUCCESS)
+    });
+    drop(deed);
+    book.close().tidy();
+    around.map(|_| made)
+}
+
+fn make(name: Option<&SandboxName>, assembled: Assembled, deed: &Deed<'_>, context: &Context) -> Result<Value, Failure> {
     let sandboxes = sandboxes(context)?;
-    let names = args.name.as_ref().map(|_| sandboxes.lock_names()).transpose().map_err(|e| state_failure(&e))?;
-    if let Some(name) = &args.name {
+    let names = name.map(|_| sandboxes.lock_names()).transpose().map_err(|e| state_failure(&e))?;
+    if let Some(name) = name {
         sandboxes.check_name(name).map_err(|e| state_failure(&e))?;
     }
     let owned = sandboxes.create().map_err(|e| state_failure(&e))?;
     let spec = &assembled.spec;
     let backend = assembled.backend.kind().name();
     let mut record = Record::new(owned.id.clone(), Kind::Created, backend, spec.workspace.path.as_path(), spec.workspace.mode);
-    record.name.clone_from(&args.name);
+    record.name = name.cloned();
+    record.agent = assembled.rules.asker().agent().map(AgentName::whole);
     record.environment.clone_from(&spec.env);
     record.cwd = Some(spec.cwd.clone());
     record.time = spec.limits.time.map(|limit| limit.value);
@@ -50,7 +94,7 @@ pub(super) fn create(args: &CreateArgs, context: &Context) -> Result<ExitCode, F
         given: assembled.given,
     };
     charge.write(&owned.directory).map_err(|e| explain(&e))?;
-    start(&owned, args.name.as_ref(), context)
+    start(&owned, name, deed, context)
 }
 
 pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failure> {
@@ -58,25 +102,29 @@ pub(super) fn fork(args: &ForkArgs, context: &Context) -> Result<ExitCode, Failu
     if found.record.kind == Kind::Run {
         return Err(Failure::new("fork", "only sandboxes made by `sandbox create` can be forked"));
     }
+    recorded("sandbox.fork", &[found.record.id.as_str()], Weight::Effect, &found, context, |deed| make_fork(args, &found, deed, context))
+}
+
+fn make_fork(args: &ForkArgs, found: &Found, deed: &Deed<'_>, context: &Context) -> Result<ExitCode, Failure> {
     let all = sandboxes(context)?;
     let names = args.name.as_ref().map(|_| all.lock_names()).transpose().map_err(|e| state_failure(&e))?;
     if let Some(name) = &args.name {
         all.check_name(name).map_err(|e| state_failure(&e))?;
     }
     let (owned, _) =
-        super::changes::while_frozen(&found, context, || keeper::fork(&all, &found.directory, &found.record).map_err(|e| explain(&e)))?;
+        super::changes::while_frozen(found, context, || keeper::fork(&all, &found.directory, &found.record).map_err(|e| explain(&e)))?;
     if args.name.is_some() {
         let mut record = owned.record().map_err(|e| state_failure(&e))?;
         record.name.clone_from(&args.name);
         owned.write_record(&record).map_err(|e| state_failure(&e))?;
     }
     drop(names);
-    start(&owned, args.name.as_ref(), context)
+    show(&start(&owned, args.name.as_ref(), deed, context)?, context)
 }
 
 /// Starts `stockade hold` with the sandbox's lock and waits for its word.
 #[expect(clippy::disallowed_methods, reason = "starts this very program as the sandbox's supervisor")]
-fn start(owned: &Owned, name: Option<&SandboxName>, context: &Context) -> Result<ExitCode, Failure> {
+fn start(owned: &Owned, name: Option<&SandboxName>, deed: &Deed<'_>, context: &Context) -> Result<Value, Failure> {
     let failed = |what: &str, e: std::io::Error| Failure::new("starting the supervisor", format!("{what}: {e}"));
     let program = std::env::current_exe().map_err(|e| failed("finding this program", e))?;
     let lock = owned.lock().try_clone().map_err(|e| failed("passing the lock on", e))?;
@@ -95,12 +143,14 @@ fn start(owned: &Owned, name: Option<&SandboxName>, context: &Context) -> Result
     let answer: Value = serde_json::from_str(answer.trim()).unwrap_or(Value::Null);
     if answer.get("ready") == Some(&Value::Bool(true)) {
         let id = &owned.id;
-        if context.printer.is_json() {
-            context.printer.json(&json!({ "sandbox_id": id, "name": name, "enforcement": levels(&answer) }))?;
-        } else {
-            context.printer.line(id.as_str())?;
-        }
-        return Ok(ExitCode::SUCCESS);
+        let held: Option<Enforcement> = answer.get("enforcement").and_then(|held| serde_json::from_value(held.clone()).ok());
+        deed.note(|draft| {
+            if let Some(sandbox) = &mut draft.sandbox {
+                sandbox.id = Some(id.to_string());
+                sandbox.enforcement = held.map(|held| held.levels()).unwrap_or_default();
+            }
+        });
+        return Ok(json!({ "sandbox_id": id, "name": name, "enforcement": levels(&answer), "receipt_id": deed.id() }));
     }
     let _ = supervisor.wait();
     let error = |key: &str| answer.pointer(&format!("/error/{key}")).and_then(Value::as_str).map(str::to_owned);

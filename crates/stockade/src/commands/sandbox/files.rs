@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stockade_core::path::SafePath;
+use stockade_ledger::Weight;
 use stockade_sandbox::files::Files;
+use stockade_sandbox::state::Found;
 use stockade_sandbox::wire::FileKind;
 
 use super::super::run::text_or_base64;
@@ -15,6 +17,7 @@ use super::{connect, file_failure, find};
 use crate::Context;
 use crate::cli::{CopyArgs, CopyEnd, ReadArgs, SandboxRef, WriteArgs};
 use crate::failure::Failure;
+use crate::receipts::{recorded, weight_in};
 
 /// With `--json` a file is held in memory, so it may only be so long.
 const MAX_JSON: u64 = 64 << 20;
@@ -79,13 +82,40 @@ fn report(bytes: u64, path: &Path, context: &Context) -> Result<ExitCode, Failur
 }
 
 fn fetch(sandbox: &SandboxRef, path: &SafePath, to: &mut dyn Write, context: &Context) -> Result<u64, Failure> {
-    let mut remote = connect(&find(sandbox, context)?, context)?;
-    Files(&mut remote.connection).read_file(path, to).map_err(|e| file_failure("read", &e))
+    let found = find(sandbox, context)?;
+    in_book("sandbox.read", &found, path, Weight::Read, context, || {
+        let mut remote = connect(&found, context)?;
+        Files(&mut remote.connection).read_file(path, to).map_err(|e| file_failure("read", &e))
+    })
+}
+
+/// Moves a file between an intent and an outcome; gives how many bytes it has.
+fn in_book(
+    verb: &'static str,
+    found: &Found,
+    path: &SafePath,
+    weight: Weight,
+    context: &Context,
+    act: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    let shown = path.to_string();
+    recorded(verb, &[found.record.id.as_str(), &shown], weight, found, context, |_| {
+        bytes = act()?;
+        Ok(ExitCode::SUCCESS)
+    })?;
+    Ok(bytes)
 }
 
 /// A file from a sandbox appears here only when complete, and never through a link that is in its place.
 fn fetch_to_file(sandbox: &SandboxRef, path: &SafePath, target: &Path, context: &Context) -> Result<u64, Failure> {
-    let mut remote = connect(&find(sandbox, context)?, context)?;
+    let found = find(sandbox, context)?;
+    // It writes to a file of the person.
+    in_book("sandbox.cp", &found, path, Weight::Effect, context, || place(&found, path, target, context))
+}
+
+fn place(found: &Found, path: &SafePath, target: &Path, context: &Context) -> Result<u64, Failure> {
+    let mut remote = connect(found, context)?;
     let mut files = Files(&mut remote.connection);
     let stat = files.stat(path).map_err(|e| file_failure("copy", &e))?;
     if matches!(stat.kind, FileKind::Directory {} | FileKind::Other {}) {
@@ -111,8 +141,11 @@ fn fetch_to_file(sandbox: &SandboxRef, path: &SafePath, target: &Path, context: 
 }
 
 fn store(sandbox: &SandboxRef, path: &SafePath, from: &mut dyn Read, mode: u32, context: &Context) -> Result<u64, Failure> {
-    let mut remote = connect(&find(sandbox, context)?, context)?;
-    Files(&mut remote.connection).write_file(path, mode, from).map_err(|e| file_failure("write", &e))
+    let found = find(sandbox, context)?;
+    in_book("sandbox.write", &found, path, weight_in(&found), context, || {
+        let mut remote = connect(&found, context)?;
+        Files(&mut remote.connection).write_file(path, mode, from).map_err(|e| file_failure("write", &e))
+    })
 }
 
 /// stdout as every command writes to it: a reader that goes away is no failure, a full disk is.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stockade_core::id::SandboxId;
+use stockade_ledger::Weight;
 use stockade_sandbox::keeper::Remote;
 use stockade_sandbox::state::{Found, KEEP, Kind, Sandboxes};
 use stockade_sandbox::{keeper, sweep};
@@ -14,6 +15,7 @@ use super::{connect, file_failure, find, sandboxes, state_failure};
 use crate::Context;
 use crate::cli::{DestroyArgs, OneSandbox, PruneArgs};
 use crate::failure::Failure;
+use crate::receipts::{Book, Deed, recorded};
 
 /// How long a supervisor may take to remove its sandbox.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,15 +30,31 @@ pub(super) fn resume(args: &OneSandbox, context: &Context) -> Result<ExitCode, F
 
 fn set_paused(args: &OneSandbox, paused: bool, context: &Context) -> Result<ExitCode, Failure> {
     let found = find(&args.sandbox, context)?;
-    let mut remote = connect(&found, context)?;
+    let verb = if paused { "sandbox.pause" } else { "sandbox.resume" };
+    recorded(verb, &[found.record.id.as_str()], Weight::Read, &found, context, |_| freeze(&found, paused, context))
+}
+
+fn freeze(found: &Found, paused: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let mut remote = connect(found, context)?;
     remote.freeze(paused).map_err(|e| file_failure(if paused { "pausing" } else { "resuming" }, &e))?;
     keeper::mark_paused(&found.directory, paused).map_err(|e| Failure::new("state", e.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let book = Book::of(context)?;
+    book.give_way();
+    let deed = Deed::verb(&book, "sandbox.prune", if args.all { &["--all"] } else { &[] }, Weight::Effect);
+    let pruned = deed.around(context, || sweep_away(args, context));
+    drop(deed);
+    book.close().tidy();
+    pruned
+}
+
+fn sweep_away(args: &PruneArgs, context: &Context) -> Result<ExitCode, Failure> {
     let keep = if args.all { Duration::ZERO } else { KEEP };
     let places = context.places()?;
+    crate::daemon::sweep(&places.runtime);
     let removed = sweep::sweep(&places.state, &places.runtime, keep, sweep::Extent::Everything).map_err(|e| state_failure(&e))?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "removed": removed }))?;
@@ -48,6 +66,7 @@ pub(super) fn prune(args: &PruneArgs, context: &Context) -> Result<ExitCode, Fai
 
 pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode, Failure> {
     let sandboxes = sandboxes(context)?;
+    Book::of(context)?.give_way();
     for reference in &args.sandboxes {
         let found = match sandboxes.find(reference.as_str()) {
             Ok(found) => found,
@@ -57,25 +76,34 @@ pub(super) fn destroy(args: &DestroyArgs, context: &Context) -> Result<ExitCode,
                 let Some((id, _)) = damaged.into_iter().find(|(id, _)| id.as_str() == reference.as_str()) else {
                     return Err(state_failure(&error));
                 };
-                destroy_damaged(&sandboxes, &id, context)?;
+                let book = Book::of(context)?;
+                let words = [id.as_str()];
+                let deed = Deed::verb(&book, "sandbox.destroy", &words, Weight::Effect);
+                deed.around(context, || destroy_damaged(&sandboxes, &id, context).map(|()| ExitCode::SUCCESS))?;
                 continue;
             }
         };
-        if !found.alive {
-            sandboxes.forget(&found).map_err(|e| state_failure(&e))?;
-            continue;
-        }
-        if found.record.kind == Kind::Run {
+        if found.alive && found.record.kind == Kind::Run {
             return Err(Failure::new("destroy", format!("sandbox {} belongs to a `stockade run`; end that", found.record.id)));
         }
-        let asked = connect(&found, context).and_then(|mut remote| remote.shut_down().map_err(|e| file_failure("destroying", &e)));
-        if let Err(failure) = asked {
-            ask_again(&found, context)?.ok_or(failure)?;
-            continue;
-        }
-        wait_until_gone(&found.record.id, &found.directory, context)?;
+        let words = [found.record.id.as_str()];
+        recorded("sandbox.destroy", &words, Weight::Effect, &found, context, |_| {
+            destroy_one(&sandboxes, &found, context).map(|()| ExitCode::SUCCESS)
+        })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends one and removes it.
+pub(crate) fn destroy_one(sandboxes: &Sandboxes, found: &Found, context: &Context) -> Result<(), Failure> {
+    if !found.alive {
+        return sandboxes.forget(found).map_err(|e| state_failure(&e));
+    }
+    let asked = connect(found, context).and_then(|mut remote| remote.shut_down().map_err(|e| file_failure("destroying", &e)));
+    if let Err(failure) = asked {
+        return ask_again(found, context)?.ok_or(failure);
+    }
+    wait_until_gone(&found.record.id, &found.directory, context)
 }
 
 /// A supervisor that cannot be reached may be starting, or ending by itself: it is asked until it answers or is gone, and then what it

@@ -41,7 +41,8 @@ fn status(found: &Found) -> &'static str {
     }
 }
 
-fn describe(found: &Found) -> Value {
+/// One of them, with `--json`.
+pub(crate) fn describe(found: &Found) -> Value {
     let record = &found.record;
     json!({
         "sandbox_id": record.id,

@@ -1,11 +1,11 @@
 //! `stockade sandbox`: the walls, and sandboxes that live longer than one command.
 
-pub(super) mod changes;
-mod create;
-mod exec;
+pub(crate) mod changes;
+pub(crate) mod create;
+pub(crate) mod exec;
 mod files;
-mod lifecycle;
-mod list;
+pub(crate) mod lifecycle;
+pub(crate) mod list;
 mod network;
 mod status;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &SandboxArgs, context: &Context) -> Result<ExitCode, Fai
 }
 
 /// All sandboxes of this person.
-pub(super) fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
+pub(crate) fn sandboxes(context: &Context) -> Result<Sandboxes, Failure> {
     Sandboxes::open(&context.places()?.state).map_err(|e| state_failure(&e))
 }
 
@@ -68,7 +68,7 @@ fn find(reference: &SandboxRef, context: &Context) -> Result<Found, Failure> {
     Ok(found)
 }
 
-pub(super) fn state_failure(error: &StateError) -> Failure {
+pub(crate) fn state_failure(error: &StateError) -> Failure {
     let failure = Failure::from_error("state", error);
     match error {
         StateError::Unknown(_) | StateError::Ambiguous(_) => failure.with_hint("stockade sandbox list"),
@@ -78,12 +78,12 @@ pub(super) fn state_failure(error: &StateError) -> Failure {
     }
 }
 
-fn file_failure(step: &str, error: &FileError) -> Failure {
+pub(crate) fn file_failure(step: &str, error: &FileError) -> Failure {
     Failure::from_error(step, error)
 }
 
 /// Connects to a sandbox that must be running.
-fn connect(found: &Found, context: &Context) -> Result<Remote, Failure> {
+pub(crate) fn connect(found: &Found, context: &Context) -> Result<Remote, Failure> {
     let id = &found.record.id;
     if !found.alive {
         return Err(Failure::new("sandbox", format!("sandbox {id} has ended; only its changes are kept"))

@@ -15,6 +15,7 @@ use crate::assemble;
 use crate::cli::UseArgs;
 use crate::failure::Failure;
 use crate::printer::Table;
+use crate::receipts::lifecycle;
 
 /// What is known about one wall on this machine.
 struct Wall {
@@ -85,7 +86,9 @@ pub(super) fn choose(args: &UseArgs, context: &Context) -> Result<ExitCode, Fail
     let places = context.places()?;
     let choice = args.backend.name().parse().map_err(|_| Failure::new("arguments", "unknown backend"))?;
     assemble::backend_of(choice)?;
-    config_set(places, Target::User, "sandbox.backend", args.backend.name()).map_err(|e| Failure::from_error("settings", &e))?;
+    lifecycle("sandbox.use", &[args.backend.name()], context, || {
+        config_set(places, Target::User, "sandbox.backend", args.backend.name()).map_err(|e| Failure::from_error("settings", &e))
+    })?;
     context.printer.note(format!("sandbox.backend = {}", args.backend.name()));
     if args.backend.name() == BackendKind::Local.name() {
         context.printer.banner(local::BANNER);

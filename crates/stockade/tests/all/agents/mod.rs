@@ -5,6 +5,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+mod asking;
 mod background;
 mod hostile;
 mod inside;
@@ -12,6 +13,7 @@ mod login;
 mod others;
 mod real;
 mod sdk;
+mod served;
 mod small;
 mod stage;
 

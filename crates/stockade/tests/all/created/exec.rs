@@ -34,8 +34,9 @@ fn json_has_everything() {
         let id = yard.create(&["--name", "box"]);
         let outcome = yard.sandbox(&["exec", "--json", "box", "--", "bash", "-c", "echo out; echo err >&2; exit 3"]);
         let mut value = parse(&outcome);
-        let duration = value.as_object_mut().expect("an object").remove("duration_ms").expect("a duration");
-        assert!(outcome.code == Some(3) && outcome.stderr.is_empty() && duration.is_u64(), "{outcome:?}");
+        let mut taken = |name: &str| value.as_object_mut().expect("an object").remove(name).unwrap_or_default();
+        let (duration, receipt) = (taken("duration_ms"), taken("receipt_id"));
+        assert!(outcome.code == Some(3) && outcome.stderr.is_empty() && duration.is_u64() && receipt.is_string(), "{outcome:?}");
         assert_eq!(
             value,
             json!({

@@ -74,7 +74,7 @@ impl Server {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "the servers that tests talk to")]
-    fn new(who: Who) -> Self {
+    pub(super) fn new(who: Who) -> Self {
         let ground = Ground::new(who);
         let outside = ground.base.join("outside");
         ground.directory(&outside);

@@ -140,7 +140,9 @@ fn a_sandbox_that_stands_obeys_too() {
         assert_eq!(finish(&mut ground.stockade(["sandbox", "exec", "box", "--", "ls"])).code, Some(0));
         rules(ground, LS_ONLY);
         let unheld = finish(&mut ground.stockade(["sandbox", "exec", "box", "--", "ls"]));
-        assert!(unheld.code == Some(125) && unheld.stderr.contains("--exec-allow"), "{unheld:?}");
+        assert!(unheld.code == Some(126) && unheld.stderr.contains("--exec-allow"), "{unheld:?}");
+        let told = finish(&mut ground.stockade(["receipts", "list", "--json", "--verdict", "deny"])).stdout;
+        assert!(told.contains("no-exec-list") && !told.contains("argv_executed"), "{told}");
         assert_eq!(finish(&mut ground.stockade(["sandbox", "destroy", "box"])).code, Some(0));
     });
 }

@@ -1,0 +1,140 @@
+//! `stockade approvals` and `stockade grants`: what waits for a person, and what a person let through for a while.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use stockade_core::limits::parse_duration;
+
+/// Decide about calls that the rules ask a person about.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct ApprovalsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: ApprovalsVerb,
+}
+
+/// What to do with requests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsVerb {
+    /// List what waits, the oldest first
+    List(ApprovalsListArgs),
+    /// Show one request whole, with everything that it is bound to
+    Show(OneRequest),
+    /// Let a call through: the next one, or for longer
+    Approve(ApproveArgs),
+    /// Say no; asking again does not help for an hour
+    Deny(OneRequest),
+    /// Ask at the terminal about what comes in, until standard input ends
+    #[command(hide = true)]
+    Prompt,
+    /// Set up what tells you from an agent that runs as you
+    Credential(CredentialArgs),
+}
+
+/// `approvals list`
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsListArgs {
+    /// Also what was decided, used or ended in the last days
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// One request.
+#[derive(Debug, Args)]
+pub(crate) struct OneRequest {
+    /// Which
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+/// `approvals approve`
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// Which
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Let the same call through as often as this session asks
+    #[arg(long, conflicts_with_all = ["until", "as_rule"])]
+    pub(crate) for_session: bool,
+    /// Let the same call through for this long, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "as_rule")]
+    pub(crate) until: Option<Duration>,
+    /// Show the rule that would let it through without asking, and add it to your policy after a yes
+    #[arg(long)]
+    pub(crate) as_rule: bool,
+    /// Do not ask once more
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `approvals credential`
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct CredentialArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: CredentialVerb,
+}
+
+/// What to do with the approver credential.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CredentialVerb {
+    /// Choose a passphrase, which is asked for or read from standard input; never an argument
+    Set(CredentialSetArgs),
+    /// Take it away: from then on nothing tells you from an agent that runs as you
+    Remove(CredentialRemoveArgs),
+    /// Say whether one is set up
+    Status(CredentialStatusArgs),
+}
+
+/// `approvals credential set`
+#[derive(Debug, Args)]
+pub(crate) struct CredentialSetArgs {}
+
+/// `approvals credential remove`
+#[derive(Debug, Args)]
+pub(crate) struct CredentialRemoveArgs {}
+
+/// `approvals credential status`
+#[derive(Debug, Args)]
+pub(crate) struct CredentialStatusArgs {}
+
+/// See and take back what was approved for longer than one call.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct GrantsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: GrantsVerb,
+}
+
+/// What to do with grants.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantsVerb {
+    /// List grants that stand
+    List(GrantsListArgs),
+    /// Take grants back
+    Revoke(RevokeArgs),
+}
+
+/// `grants list`
+#[derive(Debug, Args)]
+pub(crate) struct GrantsListArgs {}
+
+/// `grants revoke`
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// Which
+    #[arg(required = true, num_args = 1.., value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stockade approvals list
+  stockade approvals show 3f9a0c61d2b7
+  stockade approvals approve 3f9a0c61d2b7              the next such call runs
+  stockade approvals approve 3f9a0c61d2b7 --until 1h
+  stockade approvals deny 3f9a0c61d2b7
+  stockade approvals credential set                    so that an agent cannot approve its own";

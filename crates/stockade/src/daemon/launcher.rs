@@ -1,0 +1,58 @@
+//! The launcher as a process: this very program in another role, started by whoever wants jails that stand ready.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+use stockade_sandbox::launch::remote::Launcher;
+use stockade_sandbox::launch::serve::{Bounds, serve};
+use stockade_sandbox::letter;
+use stockade_store::places::Places;
+
+use crate::failure::Failure;
+
+/// This program, though its file may have been replaced since.
+const ITSELF: &str = "/proc/self/exe";
+
+/// What a launcher is told when it starts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    state: PathBuf,
+    hidden: Vec<PathBuf>,
+    roots: Vec<PathBuf>,
+}
+
+/// Starts one. It mounts nothing from outside `roots`, and ends when the connection to it does.
+#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
+pub(crate) fn start(places: &Places, roots: &[PathBuf]) -> Result<(Child, Launcher), Failure> {
+    let failed = |error: std::io::Error| Failure::new("launcher", format!("starting: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut command = Command::new(ITSELF);
+    command
+        .arg("launcher")
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = command.spawn().map_err(failed)?;
+    let hidden = vec![places.state.clone(), places.runtime.clone()];
+    let order = Order { state: places.state.clone(), hidden, roots: roots.to_vec() };
+    letter::send(&ours, &order, &[]).map_err(failed)?;
+    Ok((child, Launcher::new(ours, &places.state)))
+}
+
+/// `stockade launcher`: makes jails until whoever started it goes. Its connection is standard input.
+pub(crate) fn launch() -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| Failure::new("launcher", error.to_string());
+    // A session of its own: keys that are pressed at the other's terminal are not meant for it.
+    let _ = rustix::process::setsid();
+    let connection = UnixStream::from(rustix::io::dup(rustix::stdio::stdin()).map_err(|errno| failed(errno.into()))?);
+    let Some((order, _)) = letter::receive::<Order>(&connection).map_err(failed)? else { return Ok(ExitCode::SUCCESS) };
+    let Order { state, hidden, roots } = order;
+    serve(&connection, Bounds { state, hidden, roots }).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,69 @@
+//! What the gateway may not do, tried: it says what came of each, and whoever asked judges.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use stockade_store::places::Places;
+
+use super::confine::secrets;
+
+/// Something that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tried {
+    /// What, in a few words.
+    pub(crate) what: String,
+    /// Whether it was refused, as it must be.
+    pub(crate) refused: bool,
+    /// What the kernel said.
+    pub(crate) said: String,
+}
+
+/// Tries everything.
+pub(super) fn attempts(places: &Places) -> Vec<Tried> {
+    vec![connect(), execute(), mount(), read_secrets(places), look_out()]
+}
+
+#[expect(clippy::disallowed_methods, reason = "it must fail, and nobody listens there")]
+fn connect() -> Tried {
+    let tried = std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, 9));
+    // Refused by nobody's absence would prove nothing.
+    let denied = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    of("open a connection", tried.as_ref().err().is_some_and(denied), tried.err())
+}
+
+#[expect(clippy::disallowed_methods, reason = "it must fail; it would do nothing if it did not")]
+fn execute() -> Tried {
+    let tried = Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear().status();
+    of("run a program", tried.is_err(), tried.err())
+}
+
+fn mount() -> Tried {
+    let tried = rustix::mount::mount_change("/", rustix::mount::MountPropagationFlags::PRIVATE);
+    of("change mounts", tried.is_err(), tried.err().map(Into::into))
+}
+
+/// The store is there and holds nothing: what is covered is another directory on another file system.
+fn read_secrets(places: &Places) -> Tried {
+    let path = secrets(places);
+    let outside = path.as_ref().parent().and_then(|above| std::fs::metadata(above).ok()).map(|found| found.dev());
+    let inside = std::fs::metadata(&path).map(|found| found.dev());
+    let covered = inside.is_err() || inside.as_ref().ok() != outside.as_ref();
+    let empty = std::fs::read_dir(&path).map_or(true, |mut entries| entries.next().is_none());
+    let written = std::fs::write(path.as_ref().join("probe"), b"").is_ok();
+    of("see the secret store", covered && empty && !written, inside.err())
+}
+
+/// The mounts of the process that started this one.
+fn look_out() -> Tried {
+    let tried = rustix::process::getppid().map(|parent| std::fs::read_dir(format!("/proc/{}/root", parent.as_raw_nonzero())));
+    let refused = tried.as_ref().is_none_or(Result::is_err);
+    of("look through another process", refused, tried.and_then(Result::err))
+}
+
+fn of(what: &str, refused: bool, error: Option<std::io::Error>) -> Tried {
+    let said =
+        error.map_or_else(|| if refused { "nothing is there".to_owned() } else { "it worked".to_owned() }, |error| error.to_string());
+    Tried { what: what.to_owned(), refused, said }
+}

@@ -1,0 +1,80 @@
+//! What a server keeps between calls: the launcher and what was wanted of it, rules and packs while they stay the same, open ledgers.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stockade_ledger::{Durability, Ledger};
+use stockade_sandbox::launch::Want;
+use stockade_sandbox::launch::remote::Launcher;
+use stockade_store::packs::Remembered;
+use stockade_store::policy::Compiled;
+
+use crate::failure::Failure;
+use crate::receipts;
+
+/// The most ledgers that are kept open: one for each durability.
+const MOST_LEDGERS: usize = 3;
+/// So many kinds of jails are remembered.
+const MOST_KINDS: usize = 64;
+
+/// What stays.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// Makes jails.
+    pub(crate) launcher: Launcher,
+    /// Kinds of jails that were wanted, the last one first.
+    wanted: Mutex<VecDeque<[u8; 32]>>,
+    /// The rules that were asked last.
+    pub(crate) rules: Compiled,
+    /// Packs as they were last.
+    pub(crate) packs: Remembered,
+    ledgers: Mutex<Vec<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    directory: PathBuf,
+    durability: Durability,
+    /// Its file, as it was when it was opened: another may be put in its place.
+    file: Option<(u64, u64)>,
+    ledger: Arc<Ledger>,
+}
+
+impl Standing {
+    /// Nothing but a launcher yet.
+    pub(crate) fn new(launcher: Launcher) -> Self {
+        Self { launcher, wanted: Mutex::default(), rules: Compiled::default(), packs: Remembered::default(), ledgers: Mutex::default() }
+    }
+
+    /// Whether the very same jail was wanted lately; from now on it was.
+    pub(crate) fn is_usual(&self, want: &Want) -> bool {
+        let kind = want.digest();
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = wanted.iter().position(|known| *known == kind);
+        let known = before.and_then(|at| wanted.remove(at)).is_some();
+        wanted.truncate(MOST_KINDS - 1);
+        wanted.push_front(kind);
+        known
+    }
+
+    /// The ledger in this directory, opened once. One whose file is not there any more is opened anew.
+    pub(crate) fn ledger(&self, directory: &Path, durability: Durability) -> Result<Arc<Ledger>, Failure> {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = file_of(directory);
+        ledgers.retain(|open| open.directory != directory || open.file == file);
+        if let Some(open) = ledgers.iter().find(|open| open.directory == directory && open.durability == durability) {
+            return Ok(Arc::clone(&open.ledger));
+        }
+        let ledger = Arc::new(receipts::open(directory, durability)?);
+        if ledgers.len() < MOST_LEDGERS {
+            ledgers.push(Open { directory: directory.to_owned(), durability, file: file_of(directory), ledger: Arc::clone(&ledger) });
+        }
+        Ok(ledger)
+    }
+}
+
+fn file_of(directory: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(directory.join(stockade_ledger::FILE)).ok().map(|found| (found.dev(), found.ino()))
+}

@@ -1,0 +1,195 @@
+//! The MCP server: translates tool calls into calls of the engine, and what comes of them into results.
+//!
+//! ```text
+//!  client ─ JSON-RPC ─▶ rmcp ─▶ server ─ place among the calls ─▶ a thread: engine ─▶ answer ─▶ client
+//!                                  ├ notifications/cancelled ─▶ the call's sandbox is killed
+//!                                  └ end of input, SIGTERM    ─▶ every call's is; overlays are kept; the end
+//! ```
+//!
+//! It decides nothing: who calls is an agent whatever it says, rules are the engine's, and a denial is a result. The protocol is the official
+//! SDK's, both eras of it. `tools` says what is offered and reads what is asked for, `calling` attends to one call, `act` does it, `answer` words it,
+//! `calls` bounds it, `held` keeps what waits for a person.
+//! A [`Session`] is what all calls of one server share, whatever carries them: `stdio` here, HTTP in `crate::http`. `proxy` is the other kind of server:
+//! the front of one that is not ours.
+
+pub(crate) mod act;
+mod answer;
+mod calling;
+pub(crate) mod calls;
+mod elicit;
+pub(crate) mod granted;
+mod held;
+mod input;
+pub(crate) mod proxy;
+pub(crate) mod schema;
+mod server;
+mod stdio;
+pub(crate) mod tools;
+mod wait;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use stockade_core::id::SandboxName;
+use stockade_http::Metrics;
+use stockade_sandbox::signals::Signals;
+use stockade_sandbox::state::KEEP;
+use stockade_sandbox::sweep;
+use stockade_sandbox::workspace::locate;
+use tokio::sync::watch;
+
+use crate::Context;
+use crate::cli::OutputFlags;
+use crate::daemon::{Standing, launcher};
+use crate::engine::asker::{AgentName, Asker};
+use crate::engine::overlay::{Kept, Overlays};
+use crate::failure::Failure;
+use crate::http::journal::Journal;
+use calls::Calls;
+use granted::Offered;
+use held::Held;
+
+pub(crate) use server::Server;
+pub(crate) use stdio::run;
+
+/// How long the calls that were killed may take to write down what came of them.
+const LAST_WORDS: Duration = Duration::from_secs(15);
+/// Signals that end the server.
+const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+/// The name of an agent that nobody named.
+const MAIN: &str = "main";
+
+/// What all calls of a server share.
+pub(crate) struct Session {
+    /// What commands have too; output is captured.
+    pub(crate) context: Context,
+    /// What its work is about.
+    pub(crate) workspace: PathBuf,
+    name: String,
+    overlays: Overlays,
+    /// Its calls.
+    pub(crate) calls: Calls,
+    offered: Offered,
+    held: Held,
+    metrics: Arc<Metrics>,
+    /// Who makes its jails ahead of demand, until the end.
+    launcher: Mutex<Option<Child>>,
+    journal: Option<Arc<Journal>>,
+}
+
+/// The signal that ends the server, once it came.
+pub(crate) type Ending = watch::Receiver<i32>;
+
+impl Session {
+    /// One about a workspace.
+    pub(crate) fn open(
+        workspace: Option<&Path>,
+        name: Option<&SandboxName>,
+        flags: OutputFlags,
+        journal: Option<Arc<Journal>>,
+        context: &Context,
+    ) -> Result<Arc<Self>, Failure> {
+        // Output is captured, as with `--json`.
+        let mut context = Context::new(OutputFlags { json: true, ..flags }, context.environment.clone());
+        let located = locate::locate(context.environment.current_dir()?, workspace, &context.places()?.home);
+        let workspace = located.map_err(|error| {
+            let failure = Failure::from_error("workspace", &error);
+            error.hint().map_or_else(|| failure.clone(), |hint| failure.clone().with_hint(hint))
+        })?;
+        let name = name.map_or_else(|| MAIN.to_owned(), ToString::to_string);
+        let workspace = workspace.path.as_path().to_owned();
+        let places = context.places()?;
+        let (child, launcher) = launcher::start(places, &[places.home.clone(), workspace.clone()])?;
+        context.standing = Some(Arc::new(Standing::new(launcher)));
+        Ok(Arc::new(Self {
+            context,
+            workspace,
+            name,
+            overlays: Overlays::default(),
+            calls: Calls::default(),
+            offered: Offered::default(),
+            held: Held::default(),
+            metrics: Arc::default(),
+            journal,
+            launcher: Mutex::new(Some(child)),
+        }))
+    }
+
+    /// Who a client is.
+    pub(crate) fn asker(&self, client: Option<&str>) -> Asker {
+        Asker::Agent(AgentName::new(client.unwrap_or_default(), &self.name))
+    }
+
+    /// Where its calls are written down, if anywhere.
+    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+        self.journal.clone()
+    }
+
+    /// How its calls are counted.
+    pub(crate) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Ends every call, and lets none in any more.
+    pub(crate) fn close(&self) {
+        self.calls.close();
+    }
+
+    /// Waits until every call has written down what came of it.
+    pub(crate) async fn silence(&self) {
+        self.calls.silence(LAST_WORDS).await;
+    }
+
+    /// Keeps what changed, removes the rest, and says so.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        let printer = &self.context.printer;
+        let mut failed = None;
+        for kept in self.overlays.finish() {
+            match kept {
+                Ok(Kept { id, changed }) => {
+                    let files = if changed == 1 { "file" } else { "files" };
+                    printer.note(format!("{changed} {files} changed: stockade sandbox diff {id} · apply · discard"));
+                }
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        if let Some(standing) = &self.context.standing {
+            standing.launcher.end();
+        }
+        if let Some(mut child) = self.launcher.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // One that failed is gone as well.
+            let _ = child.wait();
+        }
+        let places = self.context.places()?;
+        // What fails is found and told by the next sweep.
+        let _ = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Directories);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Catches the signals that end a server: to be called before any other thread is there, so that none of them is ended by one.
+pub(crate) fn catch_signals() -> Result<Signals, Failure> {
+    Signals::catch(&ENDING).map_err(|errno| Failure::new("signals", errno.to_string()))
+}
+
+/// Says when one of them came.
+pub(crate) fn watch_signals(signals: Signals) -> Ending {
+    let (ended, end) = watch::channel(0);
+    std::thread::spawn(move || {
+        while let Ok(_) | Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::IN)], None) {
+            if let Some(signal) = signals.next() {
+                // Nobody listens any more where the server ended by itself.
+                let _ = ended.send(signal);
+            }
+        }
+    });
+    end
+}
+
+/// The code of a server that a signal ended.
+pub(crate) fn code_of(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(255))
+}

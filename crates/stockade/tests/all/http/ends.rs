@@ -1,0 +1,110 @@
+//! How calls over HTTP end before their time: the client goes, cancels, ends its session; or the server is told to end.
+
+use std::io::{Read as _, Write as _};
+
+use serde_json::{Value, json};
+
+use super::DEVELOPER;
+use super::server::{MCP, Server, modern_body, modern_fields};
+use crate::mcp::{receipts, rules, verified};
+use crate::wall::Who;
+use crate::wall::ground::{Ground, as_both, eventually, processes, unique_seconds};
+
+fn outcomes(ground: &Ground) -> Vec<Value> {
+    receipts(ground).into_iter().filter(|receipt| receipt["kind"] == "outcome").collect()
+}
+
+fn sleeps(seconds: &str) -> bool {
+    !processes(&format!("sleep\0{seconds}")).is_empty()
+}
+
+fn call(script: &str, meta: &Value) -> String {
+    modern_body("tools/call", json!({"name": "shell", "arguments": {"script": script}, "_meta": meta}))
+}
+
+#[test]
+fn who_closes_the_connection_withdraws_the_call() {
+    as_both(|ground| {
+        rules(ground, DEVELOPER);
+        let server = Server::new(ground);
+        // Before anything was answered, and while progress streams.
+        for (count, meta) in [json!({}), json!({"progressToken": 1})].iter().enumerate() {
+            let seconds = unique_seconds();
+            let mut stream = server.connect();
+            let text = server.text("POST /mcp", &modern_fields("tools/call", "shell"), &call(&format!("sleep {seconds}"), meta));
+            stream.write_all(text.as_bytes()).expect("sent");
+            eventually("it runs", || sleeps(&seconds));
+            if count == 1 {
+                stream.read_exact(&mut [0; 64]).expect("progress");
+            }
+            drop(stream);
+            eventually("it is killed", || processes(&seconds).is_empty());
+            eventually("the outcome is written", || outcomes(ground).len() == count + 1);
+            let outcome = &outcomes(ground)[count];
+            assert_eq!(outcome["result"]["signal"], 9, "{outcome}");
+            assert!(outcome["violations"][0].as_str().expect("a line").contains("cancelled"), "{outcome}");
+        }
+        assert_eq!(server.call("shell", &json!({"script": "echo hi"}))["structuredContent"]["stdout"], "hi\n");
+        verified(ground);
+    });
+}
+
+#[test]
+fn a_call_of_a_session_goes_on_without_its_connection_and_ends_when_it_is_cancelled_or_the_session_ends() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, DEVELOPER);
+    let server = Server::new(&ground);
+    let session = server.open();
+    let fields = [&MCP[..], &[("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", "2025-11-25")]].concat();
+    let begin = |id: i64| {
+        let seconds = unique_seconds();
+        let params = json!({"name": "shell", "arguments": {"script": format!("sleep {seconds}")}});
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        let mut stream = server.connect();
+        stream.write_all(server.text("POST /mcp", &fields, &message.to_string()).as_bytes()).expect("sent");
+        eventually("it runs", || sleeps(&seconds));
+        (seconds, stream)
+    };
+    let (seconds, stream) = begin(1);
+    drop(stream);
+    assert_eq!(server.request("GET /healthz", &[], "").status, 200);
+    assert!(sleeps(&seconds), "a connection that broke can be taken up again");
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "enough"}});
+    assert_eq!(server.legacy(Some(&session), &cancelled).0.status, 202);
+    eventually("it is killed", || processes(&seconds).is_empty());
+    let (seconds, _stream) = begin(2);
+    assert_eq!(server.request("DELETE /mcp", &fields, "").status, 202);
+    eventually("it is killed", || processes(&seconds).is_empty());
+    eventually("both outcomes are written", || outcomes(&ground).len() == 2);
+    verified(&ground);
+}
+
+#[test]
+fn a_signal_ends_what_runs_answers_it_and_keeps_what_was_done() {
+    as_both(|ground| {
+        rules(ground, DEVELOPER);
+        let server = Server::new(ground);
+        let seconds = unique_seconds();
+        let mut stream = server.connect();
+        let script = format!("echo half > half; sleep {seconds}");
+        let text = server.text("POST /mcp", &modern_fields("tools/call", "shell"), &call(&script, &json!({})));
+        stream.write_all(text.as_bytes()).expect("sent");
+        let idle = server.connect();
+        let session = server.open();
+        let mut listening = server.connect();
+        let fields = [&MCP[..], &[("Mcp-Session-Id", session.as_str())]].concat();
+        listening.write_all(server.text("GET /mcp", &fields, "").as_bytes()).expect("sent");
+        listening.read_exact(&mut [0; 12]).expect("a stream");
+        eventually("it runs", || sleeps(&seconds));
+        server.signal(rustix::process::Signal::TERM);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"signal\":9"), "{answer}");
+        let (code, said) = server.ended();
+        assert!(code == Some(143) && said.contains("1 file changed"), "{code:?} {said}");
+        assert_eq!(processes(&seconds), [] as [u32; 0]);
+        assert_eq!(outcomes(ground)[0]["result"]["signal"], 9);
+        verified(ground);
+        drop(idle);
+    });
+}

@@ -1,0 +1,89 @@
+//! Approving over REST: the token lets one look, and only the approver's passphrase decides.
+
+use serde_json::{Value, json};
+
+use super::{ask, told};
+use crate::approvals::{PASSPHRASE, ask_for, set_credential};
+use crate::http::server::Server;
+use crate::mcp::{ASKS, receipts, rules};
+use crate::wall::ground::finish;
+use crate::wall::{Ground, Who};
+
+/// A request that waits, and the digest of what it shows.
+fn waiting(ground: &Ground, server: &Server) -> (String, String) {
+    assert_eq!(ground.run(&[], &["touch", "x"]).code, Some(126));
+    let listed = told(server, "GET /v1/approvals", &Value::Null, 200);
+    let request = &listed["approvals"][0];
+    assert_eq!((&request["state"], listed["approvals"].as_array().map(Vec::len)), (&json!("pending"), Some(1)), "{listed}");
+    (request["id"].as_str().expect("an id").to_owned(), request["shown_sha256"].as_str().expect("a digest").to_owned())
+}
+
+#[test]
+fn the_token_alone_decides_nothing() {
+    let ground = Ground::new(Who::Ordinary);
+    ask_for(&ground, "touch");
+    let server = Server::new(&ground);
+    let (id, shown) = waiting(&ground, &server);
+    let whole = told(&server, &format!("GET /v1/approvals/{id}"), &Value::Null, 200);
+    assert!(whole["shown"].as_str().expect("text").contains("touch"), "{whole}");
+    // Where no credential is set up, the same user would be enough at a terminal; here it is not.
+    for verb in ["approve", "deny"] {
+        let body = if verb == "approve" { json!({"passphrase": "x", "shown_sha256": shown}) } else { json!({"passphrase": "x"}) };
+        let refused = told(&server, &format!("POST /v1/approvals/{id}/{verb}"), &body, 403);
+        assert!(refused["error"]["message"].as_str().expect("words").contains("no approver credential"), "{refused}");
+        told(&server, &format!("POST /v1/approvals/{id}/{verb}"), &json!({}), 400);
+    }
+    set_credential(&ground);
+    for _ in 0..3 {
+        told(&server, &format!("POST /v1/approvals/{id}/approve"), &json!({"passphrase": "guessed", "shown_sha256": shown}), 403);
+    }
+    let statuses: Vec<u16> =
+        (0..12).map(|_| ask(&server, &format!("POST /v1/approvals/{id}/deny"), &json!({"passphrase": "guessed again"})).status).collect();
+    assert!(statuses.contains(&429) && statuses.iter().all(|status| matches!(status, 403 | 429)), "{statuses:?}");
+    assert_eq!(told(&server, &format!("GET /v1/approvals/{id}"), &Value::Null, 200)["state"], "pending");
+    assert_eq!(ground.run(&[], &["touch", "x"]).code, Some(126));
+    assert!(receipts(&ground).iter().all(|receipt| receipt["kind"] != "approval"), "nothing was decided");
+}
+
+#[test]
+fn the_approver_says_yes_to_what_they_saw_or_no() {
+    let ground = Ground::new(Who::Ordinary);
+    ask_for(&ground, "touch");
+    set_credential(&ground);
+    let server = Server::new(&ground);
+    let (id, shown) = waiting(&ground, &server);
+    let place = format!("POST /v1/approvals/{id}");
+    let unseen = json!({"passphrase": PASSPHRASE, "shown_sha256": "0".repeat(64)});
+    told(&server, &format!("{place}/approve"), &unseen, 409);
+    let approved = told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 200);
+    assert_eq!((&approved["state"], &approved["decided"]["method"]), (&json!("approved"), &json!("passphrase")), "{approved}");
+    told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 409);
+    assert_eq!(ground.run(&[], &["touch", "x"]).code, Some(0));
+    let (id, _) = waiting(&ground, &server);
+    let denied = told(&server, &format!("POST /v1/approvals/{id}/deny"), &json!({"passphrase": PASSPHRASE}), 200);
+    assert_eq!((&denied["state"], &denied["decided"]["method"]), (&json!("denied"), &json!("passphrase")), "{denied}");
+    assert_eq!(ground.run(&[], &["touch", "x"]).code, Some(126));
+    assert_eq!(told(&server, "GET /v1/approvals", &Value::Null, 200)["approvals"], json!([]));
+    assert_eq!(told(&server, "GET /v1/approvals?all=true", &Value::Null, 200)["approvals"].as_array().map(Vec::len), Some(2));
+    told(&server, "GET /v1/approvals?all=maybe", &Value::Null, 400);
+    told(&server, "GET /v1/approvals/nobody", &Value::Null, 404);
+    let text = serde_json::to_string(&receipts(&ground)).expect("JSON");
+    assert!(!text.contains(PASSPHRASE), "the passphrase is nowhere");
+}
+
+/// A call of an agent that waits: its yes is for the very input that it came with, and the answer says that it ran.
+#[test]
+fn what_is_approved_is_bound_to_what_it_reads() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, ASKS);
+    let server = Server::new(&ground);
+    let call = |input: &str| json!({"script": "touch x; cat", "stdin": input});
+    let asked = told(&server, "POST /v1/run", &call("one\n"), 403);
+    let id = asked["decision"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    assert_eq!(finish(&mut ground.stockade(["approvals", "approve", &id, "--yes"])).code, Some(0));
+    let other = told(&server, "POST /v1/run", &call("two\n"), 403);
+    assert_ne!(other["decision"]["approval_id"], id, "another input is another call");
+    let ran = told(&server, "POST /v1/run", &call("one\n"), 200);
+    assert_eq!((&ran["exit_code"], &ran["stdout"]), (&json!(0), &json!("one\n")), "{ran}");
+    told(&server, "POST /v1/run", &call("one\n"), 403);
+}
