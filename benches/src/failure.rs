@@ -26,6 +26,9 @@ pub(crate) enum Failure {
         /// Why not.
         why: String,
     },
+    /// The rules or packs of the measure cannot be made.
+    #[error("deciding: {0}")]
+    Decisions(String),
     /// The results cannot be written down.
     #[error("writing the results: {0}")]
     Results(#[from] serde_json::Error),

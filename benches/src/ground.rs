@@ -52,6 +52,24 @@ impl Ground {
         Corner::make(&self.directory.path().join("user"), Some(NOBODY))
     }
 
+    /// A corner of whoever runs the harness, where a policy holds.
+    pub(crate) fn governed(&self, preset: &str) -> Result<Corner, String> {
+        let base = self.directory.path().join(preset);
+        if base.exists() {
+            return Ok(Corner { base, user: None });
+        }
+        let corner = Corner::make(&base, None).map_err(|failure| failure.to_string())?;
+        let words = ["init", "--preset", preset].map(OsString::from);
+        let argv: Vec<OsString> = std::iter::once(self.stockade.clone().into_os_string()).chain(words).collect();
+        crate::spawn::output(&mut corner.command(&argv))?;
+        Ok(corner)
+    }
+
+    /// Another corner of whoever runs the harness.
+    pub(crate) fn corner(&self, name: &str) -> Result<Corner, Failure> {
+        Corner::make(&self.directory.path().join(name), None)
+    }
+
     /// The directory.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
@@ -95,11 +113,13 @@ impl Corner {
         self.base.join("state")
     }
 
-    fn config(&self) -> PathBuf {
+    /// Settings, rules and packs.
+    pub(crate) fn config(&self) -> PathBuf {
         self.base.join("config")
     }
 
-    fn runtime(&self) -> PathBuf {
+    /// Sockets.
+    pub(crate) fn runtime(&self) -> PathBuf {
         self.base.join("run")
     }
 

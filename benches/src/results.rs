@@ -97,6 +97,8 @@ pub(crate) enum Unit {
     Microseconds,
     /// Microseconds for a request, many being under way.
     MicrosecondsPerRequest,
+    /// Microseconds for a receipt, many being written.
+    MicrosecondsPerReceipt,
     /// Thousands of bytes.
     Kilobytes,
 }
@@ -109,6 +111,7 @@ impl Unit {
             Self::MillisecondsPerGibibyte => "ms/GiB",
             Self::Microseconds => "µs",
             Self::MicrosecondsPerRequest => "µs/request",
+            Self::MicrosecondsPerReceipt => "µs/receipt",
             Self::Kilobytes => "kB",
         }
     }

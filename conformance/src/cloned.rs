@@ -9,7 +9,7 @@ use stockade_core::demand::Enforcement;
 use stockade_core::spec::BackendKind;
 use stockade_sandbox::backends::jail::JailTemplate;
 use stockade_sandbox::backends::{Backend, BackendError, Running, Start};
-use stockade_sandbox::connection::{Connection, Passing};
+use stockade_sandbox::connection::{Connection, Haste, Passing};
 use stockade_sandbox::drive::Watch;
 use stockade_sandbox::limits::Frozen;
 
@@ -32,7 +32,7 @@ impl Backend for ClonedJail {
 
     fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
         let template = JailTemplate::prepare(start, self.passing)?;
-        Ok(Box::new(Cloned { jail: template.start(start)?, _template: template }))
+        Ok(Box::new(Cloned { jail: template.start(start, Haste::Somebody)?, _template: template }))
     }
 }
 

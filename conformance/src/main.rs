@@ -16,6 +16,12 @@ usage: stockade-conformance COMMAND
   check                 run everything and fail where RESULTS.md differs
   list                  the targets";
 
+/// This package in the clone that it was called in, which need not be the one it was compiled in.
+#[expect(clippy::disallowed_methods, reason = "cargo says where the package is")]
+fn directory() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -95,7 +101,7 @@ fn everything(mode: Mode) -> Result<bool, SuiteError> {
         columns.push(page::column(&cases, &observed));
     }
     let text = page::render(&cases, &columns, &page::versions());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("RESULTS.md");
+    let path = directory().join("RESULTS.md");
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     match mode {
         Mode::Write => std::fs::write(&path, text).map_err(|source| SuiteError::File { step: "write", path, source })?,

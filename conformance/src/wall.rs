@@ -120,6 +120,7 @@ pub(crate) fn stand(target: Target, lab: &Lab, work: &Path, ground: Ground) -> R
         guard: &guard,
         programs: Some(&programs),
         way_out: reach.as_ref().and_then(|reach| reach.way_out.as_ref()),
+        meanwhile: None,
     };
     let sandbox = Sandbox::start(backend(target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok(Standing { sandbox, owned, output: lab.base.clone(), _reach: reach })

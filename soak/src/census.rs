@@ -57,7 +57,7 @@ impl fmt::Display for Kind {
 }
 
 /// What stays in a state directory for good, and is not of any sandbox.
-const PERMANENT: [(&str, &str); 9] = [
+const PERMANENT: [(&str, &str); 12] = [
     ("stockade", "the directory itself"),
     ("stockade/sandboxes", "holds all sandboxes"),
     ("stockade/run", "holds their sockets"),
@@ -66,8 +66,14 @@ const PERMANENT: [(&str, &str); 9] = [
     ("stockade/said-partial", "remembers what was said once"),
     ("stockade/egress", "holds the certificate authority of all ways out"),
     ("stockade/egress/authority.pem", "that authority"),
+    ("stockade/run/daemon.lock", "one file for everybody who would be the daemon"),
+    ("stockade/secrets", "holds secrets, and is there so that it can be covered"),
+    ("stockade/packs-known.json", "remembers packs that were verified"),
     ("stockade/memories", "holds what agents with a name remember"),
 ];
+
+/// Whole trees that stay: the ledger, which is looked at by itself, and digests of programs and verdicts about rules, which are bounded in number.
+const KEPT_TREES: [&str; 3] = ["stockade/receipts", "stockade/digests", "stockade/policy-known"];
 
 /// Things by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -171,7 +177,8 @@ fn locks() -> Vec<String> {
 fn state(directory: &Path) -> Vec<String> {
     let mut names = below(directory);
     let is_guest = |name: &str| name.strip_prefix("stockade/guest/").is_some_and(|file| !file.starts_with('.') && !file.contains('/'));
-    names.retain(|name| !is_guest(name) && !PERMANENT.iter().any(|(permanent, _)| name == permanent));
+    let is_kept = |name: &str| KEPT_TREES.iter().any(|tree| Path::new(name).starts_with(tree));
+    names.retain(|name| !is_guest(name) && !is_kept(name) && !PERMANENT.iter().any(|(permanent, _)| name == permanent));
     names
 }
 

@@ -40,6 +40,8 @@ loops! {
     kills_of_a_run_leave_nothing "kill-run"
     kills_of_a_created_sandbox_leave_nothing "kill-created"
     kills_of_an_agent_leave_nothing_and_lose_no_work "kill-agent"
+    kills_of_writers_lose_no_receipt "kill-receipts"
+    a_daemon_under_load_loses_nothing_and_leaves_nothing "daemon"
     many_at_once_leave_nothing "parallel"
     a_full_disk_is_told_and_leaves_nothing "disk"
     no_descriptors_are_told_and_leave_nothing "descriptors"

@@ -28,8 +28,8 @@ struct Agent {
 enum Kind {
     /// A program from npm.
     Program(String),
-    /// A library from npm.
-    Library,
+    /// A library from npm, under another name where two versions of one are needed.
+    Library(Option<String>),
     /// A library from PyPI, in an environment of its own.
     Python,
 }
@@ -83,7 +83,7 @@ impl Agent {
             let fresh = tools.join(format!("agent-new-{}-{}", self.name(), std::process::id()));
             std::fs::create_dir_all(&fresh).map_err(Failure::io("create", &fresh))?;
             match &self.kind {
-                Kind::Program(_) | Kind::Library => self.by_npm(&fresh)?,
+                Kind::Program(_) | Kind::Library(_) => self.by_npm(&fresh)?,
                 Kind::Python => self.by_pip(&fresh)?,
             }
             self.check(&fresh)?;
@@ -110,12 +110,12 @@ impl Agent {
     fn check(&self, directory: &Path) -> Result<(), Failure> {
         let mut command = match &self.kind {
             Kind::Program(name) => Command::new(directory.join("node_modules/.bin").join(name)),
-            Kind::Library => Command::new("node"),
+            Kind::Library(_) => Command::new("node"),
             Kind::Python => Command::new(directory.join("bin/python")),
         };
         match &self.kind {
             Kind::Program(_) => command.arg("--version"),
-            Kind::Library => {
+            Kind::Library(_) => {
                 let module = directory.join("node_modules").join(&self.package);
                 let script = "const [directory] = process.argv.slice(1); console.log(require(directory + '/package.json').version)";
                 command.args(["-e", script]).arg(module)
@@ -139,14 +139,15 @@ impl Agent {
     fn name(&self) -> String {
         let last = self.package.rsplit('/').next().unwrap_or(&self.package);
         match &self.kind {
-            Kind::Program(name) => name.clone(),
-            Kind::Library => last.to_owned(),
+            Kind::Program(name) | Kind::Library(Some(name)) => name.clone(),
+            Kind::Library(None) => last.to_owned(),
             Kind::Python => format!("python-{last}"),
         }
     }
 }
 
-/// `PROGRAM package@version` in a line, or `-` for a library and `python` for one from PyPI; `#` begins a remark.
+/// `PROGRAM package@version` in a line, or `-` for a library, `-NAME` for one under another name and `python` for one from PyPI; `#` begins a
+/// remark.
 fn parse(text: &str) -> Result<Vec<Agent>, Failure> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |line: &str| {
@@ -156,10 +157,11 @@ fn parse(text: &str) -> Result<Vec<Agent>, Failure> {
         if package.is_empty() || !version.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(failed());
         }
-        let kind = match word {
-            "-" => Kind::Library,
-            "python" => Kind::Python,
-            name => Kind::Program(name.to_owned()),
+        let kind = match (word, word.strip_prefix('-')) {
+            ("python", _) => Kind::Python,
+            (_, Some("")) => Kind::Library(None),
+            (_, Some(name)) => Kind::Library(Some(name.to_owned())),
+            (name, None) => Kind::Program(name.to_owned()),
         };
         Ok(Agent { kind, package: package.to_owned(), version: version.to_owned() })
     };
@@ -172,8 +174,10 @@ mod tests {
 
     #[test]
     fn versions_are_pinned() {
-        let agents = parse("# remark\nclaude @anthropic-ai/claude-code@2.1.0\n- @a/sdk@1.0.0\npython   a-sdk@0.1\n").unwrap();
-        assert_eq!(agents.iter().map(Agent::name).collect::<Vec<_>>(), ["claude", "sdk", "python-a-sdk"]);
+        let agents =
+            parse("# remark\nclaude @anthropic-ai/claude-code@2.1.0\n- @a/sdk@1.0.0\n-sdk-next @a/sdk@2.0.0-a.1\npython   a-sdk@0.1\n")
+                .unwrap();
+        assert_eq!(agents.iter().map(Agent::name).collect::<Vec<_>>(), ["claude", "sdk", "sdk-next", "python-a-sdk"]);
         for bad in ["codex @openai/codex", "codex codex@latest", "@openai/codex@1.0.0", "codex @1.0.0"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -1,7 +1,7 @@
 //! `docs`: the reference pages, generated from the code and committed; `--check` fails where they differ.
 //!
 //! The binary prints its own reference (`stockade docs-reference`, a hidden command), so a flag cannot change without the
-//! page changing. Guides are written by hand and are not touched here.
+//! page changing, and no path of REST without its document. Guides are written by hand and are not touched here.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The generated page.
-const PAGE: &str = "docs/reference/cli.md";
+/// The generated pages, and what else to say to have them printed.
+const PAGES: [(&str, &[&str]); 2] = [("docs/reference/cli.md", &[]), ("docs/reference/openapi.json", &["--openapi"])];
 
 /// What to do with the page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,23 +24,28 @@ pub(crate) enum Mode {
 /// Builds the binary and writes or checks the reference. Returns one line that sums up.
 pub(crate) fn run(workspace: &Workspace, mode: Mode) -> Result<String, Failure> {
     process::run(workspace.cargo().args(["build", "--quiet", "--locked", "--profile", "ci", "--package", "stockade"]))?;
-    let generated = process::output(Command::new(workspace.binary()).arg("docs-reference").env("NO_COLOR", "1"))?;
+    let done: Vec<String> = PAGES.iter().map(|(page, words)| one(page, words, workspace, mode)).collect::<Result<_, _>>()?;
+    Ok(done.join("; "))
+}
+
+fn one(page: &str, words: &[&str], workspace: &Workspace, mode: Mode) -> Result<String, Failure> {
+    let generated = process::output(Command::new(workspace.binary()).arg("docs-reference").args(words).env("NO_COLOR", "1"))?;
     if generated.trim().is_empty() {
         return Err(Failure::new("`stockade docs-reference` printed nothing"));
     }
-    let path = workspace.root().join(PAGE);
+    let path = workspace.root().join(page);
     match mode {
         Mode::Write => {
             let directory = path.parent().unwrap_or(workspace.root());
             std::fs::create_dir_all(directory).map_err(Failure::io("create", directory))?;
             std::fs::write(&path, &generated).map_err(Failure::io("write", &path))?;
-            Ok(format!("wrote {PAGE}, {} lines", generated.lines().count()))
+            Ok(format!("wrote {page}, {} lines", generated.lines().count()))
         }
         Mode::Check => {
             let committed = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
             match first_difference(&committed, &generated) {
-                None => Ok(format!("{PAGE} is as the binary says")),
-                Some(difference) => Err(Failure::new(format!("{PAGE} {difference}\nhint: run `cargo xtask docs` and commit the page"))),
+                None => Ok(format!("{page} is as the binary says")),
+                Some(difference) => Err(Failure::new(format!("{page} {difference}\nhint: run `cargo xtask docs` and commit the page"))),
             }
         }
     }

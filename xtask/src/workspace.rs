@@ -20,9 +20,9 @@ enum Target {
 }
 
 impl Workspace {
-    /// The repository this tool was built from.
+    /// The repository that `cargo xtask` was called in. Where the tool was compiled may be another clone that shares the target directory.
     pub(crate) fn find() -> Result<Self, Failure> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest.parent().map(Path::to_path_buf).ok_or_else(|| Failure::new("xtask has no parent directory"))?;
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let target = match std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {

@@ -20,9 +20,11 @@ use crate::statistics::Summary;
 
 /// Names in the tables.
 pub(crate) const STOCKADE: &str = "stockade run";
+const GOVERNED: &str = "stockade run, policy `developer`";
 const PLAIN: &str = "/bin/true alone";
-/// The promise.
+/// The promises: without a policy, and with a preset.
 const BOUND: f64 = 0.75;
+const BOUND_GOVERNED: f64 = 1.0;
 /// How often the steps are asked for.
 const STEP_RUNS: usize = 40;
 
@@ -38,6 +40,8 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
         let table = own_table(course, condition)?;
         if condition == Condition::Idle {
             verdicts.push(verdict(&table, who(false)));
+            let measure = "cold `stockade run` with the preset `developer`, against bubblewrap, p50";
+            verdicts.push(Verdict::at_most(measure, BOUND_GOVERNED, table.ratio(GOVERNED, p50)));
             section.notes.extend(floor::distance(&table, STOCKADE));
         }
         section.tables.push(table);
@@ -68,6 +72,10 @@ fn own_table(course: &Course<'_>, condition: Condition) -> Result<Table, Failure
     let mut contestants = vec![
         command(PLAIN, corner, &words("/bin/true")).in_every_round(),
         command(STOCKADE, corner, &stockade(course)).in_every_round(),
+        match course.ground.governed("developer") {
+            Ok(governed) => command(GOVERNED, &governed, &stockade(course)).in_every_round(),
+            Err(message) => absent(GOVERNED, message),
+        },
         at_the_floor(course, corner),
     ];
     for peer in &course.peers {

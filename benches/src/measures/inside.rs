@@ -79,6 +79,7 @@ impl Site {
             guard: &Guard::default(),
             programs: Some(&programs),
             way_out: None,
+            meanwhile: None,
         };
         let backend: &dyn Backend = &Jail { passing };
         let sandbox = Sandbox::start(backend, &start).map_err(|e| e.to_string())?;

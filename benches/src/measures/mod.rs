@@ -4,13 +4,16 @@ mod agents;
 mod build;
 mod cold;
 mod created;
+mod decisions;
 mod egress;
 mod exec;
 mod files;
 mod fresh;
+mod gateway;
 mod inside;
 mod memory;
 mod projects;
+mod receipts;
 mod throughput;
 
 use std::ffi::OsString;
@@ -52,12 +55,30 @@ pub(crate) enum Measure {
     Egress,
     /// Whole agents.
     Agents,
+    /// Rules and packs.
+    Decisions,
+    /// Receipts.
+    Receipts,
+    /// Calls of agents.
+    Gateway,
 }
 
 impl Measure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Self; 9] =
-        [Self::Cold, Self::Fresh, Self::Exec, Self::Throughput, Self::Memory, Self::Files, Self::Build, Self::Egress, Self::Agents];
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Cold,
+        Self::Fresh,
+        Self::Exec,
+        Self::Throughput,
+        Self::Memory,
+        Self::Files,
+        Self::Build,
+        Self::Egress,
+        Self::Agents,
+        Self::Decisions,
+        Self::Receipts,
+        Self::Gateway,
+    ];
 
     /// The measure of a name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -76,6 +97,9 @@ impl Measure {
             Self::Build => "build",
             Self::Egress => "egress",
             Self::Agents => "agents",
+            Self::Decisions => "decisions",
+            Self::Receipts => "receipts",
+            Self::Gateway => "gateway",
         }
     }
 
@@ -91,6 +115,9 @@ impl Measure {
             Self::Build => "Work inside and outside",
             Self::Egress => "The way out",
             Self::Agents => "A whole agent",
+            Self::Decisions => "Deciding",
+            Self::Receipts => "Receipts",
+            Self::Gateway => "An agent's call",
         }
     }
 
@@ -106,6 +133,9 @@ impl Measure {
             Self::Build => build::take(course),
             Self::Egress => egress::take(course),
             Self::Agents => agents::take(course),
+            Self::Decisions => decisions::take(course),
+            Self::Receipts => receipts::take(course),
+            Self::Gateway => gateway::take(course),
         }
     }
 

@@ -58,6 +58,13 @@ impl Peer {
     }
 }
 
+/// The one that promises compare with, alone, as it is started.
+pub(crate) fn reference(store: &Store, ground: &Path) -> Result<Vec<OsString>, String> {
+    let recipe = RECIPES.iter().find(|recipe| recipe.name == REFERENCE).ok_or("there is none")?;
+    let program = store.bring(&recipe.source)?;
+    Ok(std::iter::once(program.into_os_string()).chain((recipe.arguments)(ground)).collect())
+}
+
 /// Peers that are started as one command each. Docker is apart: it has a daemon.
 pub(crate) const RECIPES: &[Recipe] = &[
     Recipe {

@@ -40,7 +40,7 @@ pub(crate) fn run(facts: &Facts) -> ExitCode {
 struct Left {
     segment: i64,
     queue: i64,
-    key: Option<i64>,
+    keys: Vec<i64>,
     shared: String,
 }
 
@@ -48,9 +48,9 @@ impl Left {
     fn remove(&self) {
         let _ = raw(libc::SYS_shmctl, &[self.segment, i64::from(libc::IPC_RMID), 0]);
         let _ = raw(libc::SYS_msgctl, &[self.queue, i64::from(libc::IPC_RMID), 0]);
-        if let Some(key) = self.key {
+        for key in &self.keys {
             // KEYCTL_INVALIDATE
-            let _ = raw(libc::SYS_keyctl, &[21, key]);
+            let _ = raw(libc::SYS_keyctl, &[21, *key]);
         }
         let _ = std::fs::remove_file(&self.shared);
     }
@@ -114,29 +114,29 @@ fn offer(facts: &Facts) -> std::io::Result<Left> {
     println!("posix_shm={shared}");
 
     // The user's keyring and the session's: a sandbox of the same user would have both.
-    let key = add_key(&name, &secret).ok();
+    let keys = add_keys(&name, &secret);
     println!("key={name}");
 
     let open = std::fs::File::open(Path::new(&base).join("secret"))?;
     println!("decoy_fd={}", open.as_raw_fd());
     // Held open for as long as the process lives.
     std::mem::forget(open);
-    Ok(Left { segment, queue, key, shared })
+    Ok(Left { segment, queue, keys, shared })
 }
 
-fn add_key(name: &str, secret: &str) -> std::io::Result<i64> {
+/// One in each ring; a person's keys are few, so every one of them must go again.
+fn add_keys(name: &str, secret: &str) -> Vec<i64> {
     let (kind, description) = (call::text("user"), call::text(name));
-    let mut key = -1;
+    let mut keys = Vec::new();
     for ring in [-3, -4] {
-        key = raw(
-            libc::SYS_add_key,
-            &[call::pointer(&kind), call::pointer(&description), call::address(secret.as_bytes()), secret.len() as i64, ring],
-        )?;
+        let words = [call::pointer(&kind), call::pointer(&description), call::address(secret.as_bytes()), secret.len() as i64, ring];
+        let Ok(key) = raw(libc::SYS_add_key, &words) else { continue };
         // KEYCTL_SET_TIMEOUT, and KEYCTL_SETPERM so that the same user may read it without possessing it.
-        raw(libc::SYS_keyctl, &[15, key, KEY_SECONDS])?;
-        raw(libc::SYS_keyctl, &[5, key, 0x3f3f_0000])?;
+        let _ = raw(libc::SYS_keyctl, &[15, key, KEY_SECONDS]);
+        let _ = raw(libc::SYS_keyctl, &[5, key, 0x3f3f_0000]);
+        keys.push(key);
     }
-    Ok(key)
+    keys
 }
 
 fn serve(listener: UnixListener, secret: &str) {

@@ -35,6 +35,7 @@ fn start(outside: &Outside<'_>, work: &Path, limits: Limits) -> Result<(Sandbox,
         guard: &Guard::default(),
         programs: None,
         way_out: None,
+        meanwhile: None,
     };
     let sandbox = Sandbox::start(wall::backend(outside.target).as_ref(), &start).map_err(|e| refused(&e))?;
     Ok((sandbox, owned))

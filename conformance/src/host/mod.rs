@@ -91,6 +91,7 @@ impl Outside<'_> {
             argv: &shell(script),
             on_success,
             gate: None,
+            intent: None,
         };
         let refused = |e: &dyn std::fmt::Display| SuiteError::Sandbox(e.to_string());
         let (done, remains) = once::run(&job, streams, None).map_err(|e| refused(&e))?;

@@ -50,4 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "egress", body: targets::egress::body, seeds: targets::egress::seeds, tries: 20_000 },
     Target { name: "shell", body: targets::shell::body, seeds: targets::shell::seeds, tries: 6_000 },
     Target { name: "policy", body: targets::policy::body, seeds: targets::policy::seeds, tries: 800 },
+    Target { name: "pack", body: targets::pack::body, seeds: targets::pack::seeds, tries: 3_000 },
+    Target { name: "receipts", body: targets::receipts::body, seeds: targets::receipts::seeds, tries: 2_000 },
+    Target { name: "door", body: targets::door::body, seeds: targets::door::seeds, tries: 3_000 },
 ];

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-use super::{Bench, Fate, Stand, until_enough};
+use super::{Bench, Stand, until_enough};
+use crate::bounded;
 use crate::failure::Failure;
 use crate::ground::Who;
 use crate::report::Tally;
@@ -28,7 +29,10 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Tally, Failure> {
                 small.leave(what, amount)?;
                 // The last steps fill what is left themselves: the program hits the wall, then keeping its changes does.
                 let script = stand.script("head -c 40000 /dev/zero >new && echo x >changed && exit 0; exit 3");
-                let fate = one(&mut tally, &stand, round, &scene, &script)?;
+                let outcome = bounded::run(&mut stand.ground.stockade(["--json", "run", "--", "bash", "-c", &script]))?;
+                // Room is made before anything is looked at or removed: without any nothing can be written down, so nothing is done.
+                small.leave(what, PLENTY / BLOCK)?;
+                let fate = stand.starved(&mut tally, round, &scene, &outcome)?;
                 (bench.progress)(&format!("{NAME}: {scene}"));
                 Ok(fate)
             })?;
@@ -39,17 +43,15 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-fn one(tally: &mut Tally, stand: &Stand<'_>, round: u64, scene: &str, script: &str) -> Result<Fate, Failure> {
-    stand.starve(tally, round, scene, &mut stand.ground.stockade(["--json", "run", "--", "bash", "-c", script]))
-}
-
 /// The same for a sandbox that lives on: made or refused, and gone afterwards.
 fn create(bench: &Bench<'_>, tally: &mut Tally, stand: &Stand<'_>, small: &Small) -> Result<(), Failure> {
     for what in ["size", "nr_inodes"] {
         until_enough(0..100, bench.arguments.extent, |round, amount| {
             let scene = format!("as {}, create with {what} {amount}", stand.ground.who.name());
             small.leave(what, amount)?;
-            stand.create_and_end(tally, round, &scene, &mut stand.ground.stockade(["sandbox", "create"]))
+            let outcome = bounded::run(&mut stand.ground.stockade(["sandbox", "create"]))?;
+            small.leave(what, PLENTY / BLOCK)?;
+            stand.created(tally, round, &scene, &outcome)
         })?;
         small.leave(what, PLENTY / BLOCK)?;
     }

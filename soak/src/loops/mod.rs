@@ -1,10 +1,12 @@
 //! The loops, each one fault, and what they share: a ground that is known to work, and the look at it after every round.
 
 mod clock;
+mod daemon;
 mod descriptors;
 mod disk;
 mod kill_agent;
 mod kill_created;
+mod kill_receipts;
 mod kill_run;
 mod memory;
 mod parallel;
@@ -48,6 +50,12 @@ pub const ALL: &[Loop] = &[
         about: "SIGKILL of Stockade, its helpers, the guest while an agent works, and a look for its work",
         run: kill_agent::run,
     },
+    Loop {
+        name: "kill-receipts",
+        about: "SIGKILL while several write receipts at once, and a look for each of them",
+        run: kill_receipts::run,
+    },
+    Loop { name: "daemon", about: "many callers of the daemon, its end while they call, SIGKILL of it and its launcher", run: daemon::run },
     Loop { name: "parallel", about: "fifty at once, some of them killed", run: parallel::run },
     Loop { name: "disk", about: "a state directory with room for so many blocks or files and no more", run: disk::run },
     Loop { name: "descriptors", about: "so many open files and no more", run: descriptors::run },
@@ -182,6 +190,21 @@ impl<'a> Stand<'a> {
         }
         let elsewhere = ground::snapshot(&self.ground.elsewhere);
         tally.wrong(round, scene, ground::differences(&self.elsewhere, &elsewhere).into_iter().map(|told| format!("elsewhere: {told}")));
+        self.look_at_receipts(tally, round, scene)
+    }
+
+    /// Whatever happened, the ledger holds, and every call that began and whose owner is gone has one outcome: the settling ran something, which
+    /// closes what was open.
+    fn look_at_receipts(&self, tally: &mut Tally, round: u64, scene: &str) -> Result<(), Failure> {
+        if !self.ground.state.join("stockade/receipts/ledger.db").exists() {
+            return Ok(());
+        }
+        let checked = bounded::run(&mut self.ground.stockade(["receipts", "verify", "--json"]))?;
+        let told: Value = serde_json::from_str(&checked.stdout).unwrap_or(Value::Null);
+        // A ledger that was never finished has no receipt yet.
+        if told.get("holds") != Some(&Value::Bool(true)) {
+            tally.wrong(round, scene, [format!("the receipts do not hold: {checked:?}")]);
+        }
         Ok(())
     }
 
@@ -212,10 +235,15 @@ impl<'a> Stand<'a> {
     /// Runs a command of `sandbox create` under a fault: it says an id or why not. Afterwards it is destroyed.
     pub(crate) fn create_and_end(&self, tally: &mut Tally, round: u64, scene: &str, command: &mut Command) -> Result<Fate, Failure> {
         let outcome = bounded::run(command)?;
+        self.created(tally, round, scene, &outcome)
+    }
+
+    /// The same for one that has ended already.
+    pub(crate) fn created(&self, tally: &mut Tally, round: u64, scene: &str, outcome: &Outcome) -> Result<Fate, Failure> {
         tally.runs += 1;
         let made = outcome.code() == Some(0);
-        let wrong = if made { Vec::new() } else { probe::judge_end(&outcome, &[]) };
-        tally.judged(round, scene, &outcome, wrong);
+        let wrong = if made { Vec::new() } else { probe::judge_end(outcome, &[]) };
+        tally.judged(round, scene, outcome, wrong);
         tally.phase(if made { "created" } else { "create refused" });
         self.end_all(tally, round, scene)?;
         self.look(tally, round, scene, Workspace::Same)?;

@@ -23,6 +23,7 @@ const NEEDS: &[Need] = &[
     Need { program: "python3", package: "python3", reason: "inside: an interpreter, and attacks written in it" },
     Need { program: "pip3", package: "python3-pip", reason: "receipts: installs what the independent checker needs, outside the clone" },
     Need { program: "curl", package: "curl", reason: "egress: a client that knows proxies" },
+    Need { program: "gh", package: "gh", reason: "packs: the built-in pack is checked against the real program" },
     Need { program: "openssl", package: "openssl", reason: "egress: certificates of the servers outside" },
     Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },
     Need { program: "npm", package: "npm", reason: "inside: package caches over the empty home" },

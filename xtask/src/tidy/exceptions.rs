@@ -40,6 +40,10 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         reason: "starts this very program as the supervisor of a created sandbox",
     },
     Exception {
+        path: "crates/stockade/src/approval/notify.rs",
+        reason: "runs the program that a person's own settings name to tell them that something waits; its words are arguments, never a shell's",
+    },
+    Exception {
         path: "crates/stockade/src/agent/worktree.rs",
         reason: "runs the person's own git in their own repository, for `agent run --worktree`; never in a tree that an agent was in",
     },
@@ -50,6 +54,22 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
     Exception {
         path: "crates/stockade/src/egress/processes.rs",
         reason: "starts this very program as the broker and the egress of one sandbox",
+    },
+    Exception {
+        path: "crates/stockade/src/daemon/launcher.rs",
+        reason: "starts this very program as the launcher, which makes jails for whoever may not or would wait for them",
+    },
+    Exception {
+        path: "crates/stockade/src/daemon/prompter.rs",
+        reason: "starts this very program to ask at the terminal of `serve --foreground`",
+    },
+    Exception {
+        path: "crates/stockade/src/daemon/start.rs",
+        reason: "starts this very program as the daemon, because settings or `serve --listen` say so",
+    },
+    Exception {
+        path: "crates/stockade/src/daemon/proof.rs",
+        reason: "tries to start one in the confined daemon, so that `doctor` can say that it fails",
     },
 ];
 
@@ -81,7 +101,12 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-core"],
         may_not_use: &["libc", "rustix", "tokio", "tempfile", "anyhow", "clap"],
     },
-    Direction { name: "stockade-store", may_use: &["stockade-core", "stockade-policy"], may_not_use: &["anyhow", "clap"] },
+    Direction { name: "stockade-private-dir", may_use: &["stockade-core"], may_not_use: &["anyhow", "clap", "libc", "tokio"] },
+    Direction {
+        name: "stockade-store",
+        may_use: &["stockade-core", "stockade-policy", "stockade-private-dir"],
+        may_not_use: &["anyhow", "clap"],
+    },
     Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
     Direction {
@@ -93,22 +118,45 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     Direction { name: "stockade-verify", may_use: &[], may_not_use: &["anyhow", "clap", "jiff", "libc", "rusqlite", "rustix", "tokio"] },
     Direction {
         name: "stockade-ledger",
-        may_use: &["stockade-core", "stockade-store", "stockade-verify"],
+        may_use: &["stockade-core", "stockade-private-dir", "stockade-verify"],
         may_not_use: &["anyhow", "clap", "libc", "tokio"],
     },
+    // It decides who may approve: no wall, no network and no command line is known to it.
+    Direction {
+        name: "stockade-gateway",
+        may_use: &["stockade-core", "stockade-policy", "stockade-private-dir", "stockade-store"],
+        may_not_use: &["anyhow", "clap", "libc", "tokio"],
+    },
+    // It faces the network: nothing that decides, runs or remembers is known to it.
+    Direction { name: "stockade-http", may_use: &["stockade-private-dir"], may_not_use: &["anyhow", "clap", "libc", "ring", "openssl"] },
     Direction { name: "stockade-probe", may_use: &[], may_not_use: &["tokio", "serde", "serde_json", "rustix"] },
     Direction {
         name: "stockade-conformance",
         may_use: &["stockade-core", "stockade-wire", "stockade-sandbox", "stockade-egress"],
         may_not_use: &["anyhow", "clap", "libc", "tokio"],
     },
-    // The runtime is egress's own affair, so that no other role ever has one.
+    // Of its roles two have an async runtime: egress, whose own affair that is, and the MCP server (`src/mcp`, `src/http`), whose SDK wants one.
     Direction {
         name: "stockade",
-        may_use: &["stockade-broker", "stockade-core", "stockade-egress", "stockade-policy", "stockade-sandbox", "stockade-store"],
-        may_not_use: &["tokio"],
+        may_use: &[
+            "stockade-broker",
+            "stockade-core",
+            "stockade-egress",
+            "stockade-gateway",
+            "stockade-http",
+            "stockade-ledger",
+            "stockade-policy",
+            "stockade-sandbox",
+            "stockade-store",
+            "stockade-verify",
+        ],
+        may_not_use: &["hyper"],
     },
-    Direction { name: "benches", may_use: &["stockade-core", "stockade-egress", "stockade-sandbox"], may_not_use: &["criterion", "clap"] },
+    Direction {
+        name: "benches",
+        may_use: &["stockade-core", "stockade-egress", "stockade-ledger", "stockade-policy", "stockade-sandbox", "stockade-store"],
+        may_not_use: &["criterion", "clap"],
+    },
     Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },
     Direction { name: "fuzz", may_use: &["stockade-fuzz"], may_not_use: &[] },
     // Knows Stockade only as a program, as people do.

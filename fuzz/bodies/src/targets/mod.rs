@@ -1,12 +1,15 @@
 //! The targets, a file each.
 
 pub mod broker;
+pub mod door;
 pub mod egress;
 pub mod git;
 pub mod guest;
 pub mod host;
 pub mod layer;
+pub mod pack;
 pub mod policy;
+pub mod receipts;
 pub mod seccomp;
 pub mod settings;
 pub mod shell;

@@ -138,7 +138,7 @@ pub fn replies() -> Vec<Reply> {
         Entry { name: "d".into(), stat: stat(FileKind::Directory {}) },
     ];
     vec![
-        Reply::Started { pid: 2 },
+        Reply::Started { pid: 2, program: "/bin/ls".into() },
         Reply::Welcome { version: stockade_wire::VERSION, pid: 1 },
         Reply::Jailed { report: report() },
         Reply::JailFailed { step: "mount".into(), detail: "no".into(), errno: 1 },
