@@ -1,11 +1,10 @@
 //! After a fault: waits until things are quiet, lets Stockade sweep as any later start of it would, and says what is left.
 //!
-//! Three things are not left-overs. What a run kept because it had ended with changes is looked at and then pruned. What was taken away
-//! from a workspace (the quarantine) is a person's to look at; it is removed here. A directory without a record or lock could belong to a
-//! run that is just beginning; Stockade waits a minute before it judges, so its time is put back here.
+//! Two things are not left-overs. What a run kept because it had ended with changes is looked at and then pruned. What was taken away
+//! from a workspace (the quarantine) is a person's to look at; it is removed here.
 
-use std::fs::{self, FileTimes};
-use std::time::{Duration, Instant, SystemTime};
+use std::fs;
+use std::time::{Duration, Instant};
 
 use crate::bounded;
 use crate::cage::Cage;
@@ -15,8 +14,6 @@ use crate::ground::Ground;
 
 /// How long it may take until nothing is left.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Older than Stockade's own patience with directories that have no record.
-const OLD: Duration = Duration::from_mins(5);
 
 /// What was seen on the way to quiet.
 #[derive(Debug, Default)]
@@ -42,7 +39,6 @@ pub fn settle(cage: &Cage, ground: &Ground, before: &Census, told: &[Left]) -> R
         std::thread::sleep(Duration::from_millis(2));
     }
     if ground.sandboxes().is_dir() {
-        age_unwritten(ground);
         prune(ground, &["sandbox", "prune"], &mut settled.wrong)?;
         settled.kept = check_kept(ground, &mut settled.wrong);
         prune(ground, &["sandbox", "prune", "--all"], &mut settled.wrong)?;
@@ -66,17 +62,6 @@ fn prune(ground: &Ground, words: &[&str], wrong: &mut Vec<String>) -> Result<(),
         wrong.push(format!("`{}` came to {}: {}", words.join(" "), outcome.name(), outcome.stderr.trim_end()));
     }
     Ok(())
-}
-
-/// Makes directories that were not even written down old enough to be judged.
-fn age_unwritten(ground: &Ground) {
-    let entries = fs::read_dir(ground.sandboxes()).into_iter().flatten().flatten();
-    let unwritten = |path: std::path::PathBuf| !path.join("record.json").exists() || !path.join("lock").exists();
-    for entry in entries.filter(|entry| unwritten(entry.path())) {
-        let times = FileTimes::new().set_modified(SystemTime::now() - OLD);
-        // What is gone meanwhile needs no time.
-        let _ = fs::File::open(entry.path()).and_then(|directory| directory.set_times(times));
-    }
 }
 
 /// After a sweep, what is still there was kept on purpose: its record says so. How many.

@@ -227,6 +227,13 @@ pub struct Swept {
     pub failed: Vec<StateError>,
 }
 
+/// Whether the directories that were listed all have, or had, an owner with their lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Births {
+    Complete,
+    UnderWay,
+}
+
 impl Sandboxes {
     /// Uses (and makes) `<state>/sandboxes`.
     pub fn open(state: &Path) -> Result<Self, StateError> {
@@ -237,6 +244,8 @@ impl Sandboxes {
 
     /// Makes a directory for a new sandbox and takes its lock.
     pub fn create(&self) -> Result<Owned, StateError> {
+        // Held until the sandbox's own lock is: whoever has all births to itself sees nothing half-made that is not dead.
+        let _birth = self.births(FlockOperation::LockShared).map_err(io("locking", &self.root))?;
         loop {
             let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
             let id = SandboxId::from_parts(millis, random_u32().map_err(|e| io("reading random bytes for", &self.root)(e.into()))?);
@@ -347,18 +356,20 @@ impl Sandboxes {
             }
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
-        for id in self.ids()? {
+        let (ids, births) = self.ids_and_births()?;
+        for id in ids {
             let directory = self.root.join(id.as_str());
             let Some(_lock) = try_lock(&directory.join("lock")) else { continue };
-            // Without a lock file its owner is about to make it, or is removing the directory right now.
-            if !directory.join("lock").exists() && is_young(&directory) {
+            let may_be_half_made = births == Births::UnderWay && is_young(&directory);
+            // Without a lock file its owner is about to make it.
+            if may_be_half_made && !directory.join("lock").exists() {
                 continue;
             }
             let keep_it = match read_record(&directory, &id) {
                 // A beginning that lies ahead is one from before the clock was put back: as good as now.
                 Ok(record) => record.kept.is_some() && now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
-                Err(_) => is_young(&directory),
+                Err(_) => may_be_half_made,
             };
             if keep_it {
                 swept.failed.extend(finish_apply(&directory, &id).err());
@@ -410,6 +421,20 @@ impl Sandboxes {
         let entries = fs::read_dir(&self.root).map_err(io("reading", &self.root))?;
         let is_grave = |e: &fs::DirEntry| e.file_name().to_str().is_some_and(|n| n.starts_with(DEAD));
         Ok(entries.flatten().filter(is_grave).map(|e| e.path()).collect())
+    }
+
+    /// Every directory there is, and whether some of them may not have their lock yet.
+    fn ids_and_births(&self) -> Result<(Vec<SandboxId>, Births), StateError> {
+        // Whoever makes one holds this for a moment; there is no point in keeping them waiting longer than for a list.
+        let alone = self.births(FlockOperation::NonBlockingLockExclusive);
+        let ids = self.ids()?;
+        Ok((ids, if alone.is_ok() { Births::Complete } else { Births::UnderWay }))
+    }
+
+    fn births(&self, operation: FlockOperation) -> std::io::Result<File> {
+        let root = File::open(&self.root)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&root, operation))?;
+        Ok(root)
     }
 
     /// Whether any directory is there at all, without looking further (the fast path of `run`).

@@ -67,13 +67,23 @@ fn a_clock_that_was_put_back_or_forward_keeps_nothing_for_ever_and_loses_nothing
 }
 
 #[test]
-fn a_directory_without_a_record_is_judged_by_its_age_on_either_side_of_now() {
+fn a_directory_without_a_record_is_dead_when_nobody_makes_one() {
+    let scene = Scene::new();
+    fs::remove_file(scene.directory().join("record.json")).unwrap();
+    fs::remove_file(scene.directory().join("lock")).unwrap();
+    assert_eq!(scene.sweep(WEEK), (vec![scene.id.clone()], Vec::new()));
+    assert!(!scene.directory().exists());
+}
+
+#[test]
+fn while_others_are_made_a_directory_without_a_record_is_judged_by_its_age_on_either_side_of_now() {
     for (from_now, stays) in [(0, true), (-30, true), (30, true), (-120, false), (120, false), (100 * 365 * 86400, false)] {
         let scene = Scene::new();
         fs::remove_file(scene.directory().join("record.json")).unwrap();
         let seconds = Duration::from_secs(i64::unsigned_abs(from_now));
         let time = if from_now < 0 { SystemTime::now() - seconds } else { SystemTime::now() + seconds };
         File::open(scene.directory()).unwrap().set_times(fs::FileTimes::new().set_modified(time)).unwrap();
+        let _birth = scene.sandboxes.births(FlockOperation::LockShared).unwrap();
         scene.sweep(WEEK);
         assert_eq!(scene.directory().exists(), stays, "{from_now}");
     }
