@@ -33,6 +33,7 @@ mod rotate;
 mod seal;
 mod signing;
 mod tree;
+mod turn;
 pub mod verify;
 pub mod witness;
 mod writer;
