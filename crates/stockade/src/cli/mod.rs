@@ -145,8 +145,15 @@ pub(crate) enum Verb {
 
 impl Cli {
     /// Reads a command line. Building the tree of all verbs and flags takes longer than reading any line, so where the line begins with
-    /// the verb that is to be quick, only that one's is built. What does not parse there is judged again by the whole tree.
+    /// the verb that is to be quick, only that one's is built. What does not parse there is judged again by the whole tree. The line that an agent's
+    /// settings hold needs none: an agent waits for it before each use of a tool.
     pub(crate) fn read(argv: &[OsString]) -> Result<Self, clap::Error> {
+        if let [_, hook, claude] = argv
+            && hook == "hook"
+            && claude == "claude"
+        {
+            return Ok(Self { output: OutputFlags::default(), verb: Verb::Hook(HookArgs { verb: HookVerb::Claude }) });
+        }
         if argv.get(1).is_some_and(|verb| verb == "run")
             && let Ok(line) = RunLine::try_parse_from(argv)
         {
@@ -181,3 +188,19 @@ Examples:
 
 Exit codes: the program's own; 124 timed out; 125 Stockade failed;
             126 denied; 127 no such program";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_parsed_means_what_the_parser_says() {
+        for line in [&["stockade", "hook", "claude"][..], &["stockade", "run", "--json", "--", "true"]] {
+            let argv: Vec<OsString> = line.iter().map(OsString::from).collect();
+            let (quick, whole) = (Cli::read(&argv).unwrap(), Cli::try_parse_from(&argv).unwrap());
+            assert_eq!(format!("{quick:?}"), format!("{whole:?}"));
+        }
+        let argv: Vec<OsString> = ["stockade", "hook", "claude", "--quiet"].iter().map(OsString::from).collect();
+        assert!(Cli::read(&argv).unwrap().output.quiet, "flags are still read");
+    }
+}

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 /// How to print.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFlags {
     /// Print the result, or the error, as JSON on stdout
@@ -21,9 +21,10 @@ pub(crate) struct OutputFlags {
 }
 
 /// When to use colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorWish {
     /// On a terminal, unless the environment says no
+    #[default]
     Auto,
     /// Also into files and pipes
     Always,

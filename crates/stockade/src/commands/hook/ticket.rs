@@ -1,13 +1,14 @@
 //! What binds a script that was permitted to the one run of it.
 //!
 //! A ticket is a file of the person's private state, which nothing inside a sandbox can reach. Whoever takes it renames it first, so that
-//! of many who try one has it; and it holds the script itself, so that nothing else can be run with it.
+//! of many who try one has it; and it holds the script itself, so that nothing else can be run with it. Its name begins with when it was made:
+//! whoever issues the next one sees which are old without looking at each.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use stockade_store::places::Places;
@@ -45,7 +46,7 @@ impl Ticket {
         ensure_private_dir(&places.state).map_err(|error| Failure::from_error(STEP, &error))?;
         ensure_private_dir(&directory).map_err(|error| Failure::from_error(STEP, &error))?;
         make_room(&directory)?;
-        let name = random()?;
+        let name = name()?;
         let bytes = serde_json::to_vec(self).map_err(|error| failed(&directory, &error.into()))?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(Failure::new(STEP, format!("the script has more than {MAX_BYTES} bytes")));
@@ -60,7 +61,7 @@ impl Ticket {
     pub(super) fn take(name: &str, places: &Places) -> Result<Self, Failure> {
         let gone = || Failure::new(STEP, "there is no such ticket: it was used, or it is too old").with_hint("ask again");
         let is_name = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_name {
+        if !is_name || is_old(name, now()) {
             return Err(gone());
         }
         let (path, mine) = (directory(places).join(name), directory(places).join(format!("{name}.{}", std::process::id())));
@@ -68,21 +69,16 @@ impl Ticket {
             std::io::ErrorKind::NotFound => gone(),
             _ => failed(&path, &error),
         })?;
-        let read = || -> std::io::Result<(Vec<u8>, SystemTime)> {
-            let file = File::open(&mine)?;
-            let made = file.metadata()?.modified()?;
+        let read = || -> std::io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-            Ok((bytes, made))
+            File::open(&mine)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
         };
         let read = read();
         // It was taken, whatever comes of it.
         let removed = std::fs::remove_file(&mine);
-        let (bytes, made) = read.map_err(|error| failed(&mine, &error))?;
+        let bytes = read.map_err(|error| failed(&mine, &error))?;
         removed.map_err(|error| failed(&mine, &error))?;
-        if made.elapsed().unwrap_or_default() > LIFE {
-            return Err(gone());
-        }
         serde_json::from_slice(&bytes).map_err(|error| Failure::new(STEP, format!("the ticket is damaged: {error}")))
     }
 }
@@ -93,9 +89,9 @@ fn directory(places: &Places) -> PathBuf {
 
 /// Removes what nobody came for; refuses where still too many wait.
 fn make_room(directory: &Path) -> Result<(), Failure> {
-    let mut waiting = 0;
+    let (mut waiting, now) = (0, now());
     for entry in std::fs::read_dir(directory).map_err(|error| failed(directory, &error))?.flatten() {
-        let is_old = entry.metadata().and_then(|found| found.modified()).is_ok_and(|made| made.elapsed().unwrap_or_default() > LIFE);
+        let is_old = entry.file_name().to_str().is_none_or(|name| is_old(name, now));
         // One that cannot be removed was just taken.
         if !is_old || std::fs::remove_file(entry.path()).is_err() {
             waiting += 1;
@@ -107,11 +103,23 @@ fn make_room(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn random() -> Result<String, Failure> {
-    let mut bytes = [0_u8; 16];
+/// A name that nobody guesses, with the second in which it was made before it.
+fn name() -> Result<String, Failure> {
+    let mut bytes = [0_u8; 12];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| Failure::new(STEP, format!("the kernel gives no random bytes: {errno}")))?;
-    Ok(to_hex(&bytes))
+    Ok(format!("{:08x}{}", now(), to_hex(&bytes)))
+}
+
+/// Whether one of this name counts no more. One from the future is from before the clock was put back.
+fn is_old(name: &str, now: u32) -> bool {
+    let made = name.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    made.is_none_or(|made| u64::from(now.abs_diff(made)) > LIFE.as_secs())
+}
+
+/// The second, as names have it.
+fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
@@ -148,16 +156,19 @@ mod tests {
     fn an_old_one_counts_no_more() {
         let root = tempfile::tempdir().unwrap();
         let places = places(root.path());
-        let name = ticket().issue(&places).unwrap();
-        let file = File::options().write(true).open(directory(&places).join(&name)).unwrap();
-        file.set_modified(SystemTime::now() - LIFE - Duration::from_secs(1)).unwrap();
+        let past = |name: &str| {
+            let old = format!("{:08x}{}", now() - LIFE.as_secs() as u32 - 2, &name[8..]);
+            std::fs::rename(directory(&places).join(name), directory(&places).join(&old)).unwrap();
+            old
+        };
+        let name = past(&ticket().issue(&places).unwrap());
         assert!(Ticket::take(&name, &places).is_err());
-        let name = ticket().issue(&places).unwrap();
-        let file = File::options().write(true).open(directory(&places).join(&name)).unwrap();
-        file.set_modified(SystemTime::now() - LIFE - Duration::from_secs(1)).unwrap();
         let other = ticket().issue(&places).unwrap();
         assert_eq!(std::fs::read_dir(directory(&places)).unwrap().count(), 1, "the old one is cleared away");
         assert_eq!(Ticket::take(&other, &places).unwrap(), ticket());
+        let young = ticket().issue(&places).unwrap();
+        past(&young);
+        assert!(Ticket::take(&young, &places).is_err(), "what is known by another name is not there");
     }
 
     #[test]
