@@ -157,7 +157,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let places = places(root.path());
         let past = |name: &str| {
-            let old = format!("{:08x}{}", now() - LIFE.as_secs() as u32 - 2, &name[8..]);
+            let old = format!("{:08x}{}", now() - LIFE.as_secs() as u32 - 2, name.get(8..).unwrap());
             std::fs::rename(directory(&places).join(name), directory(&places).join(&old)).unwrap();
             old
         };
