@@ -15,7 +15,7 @@
 //! `stockade doctor` has it try (`proof`). The launcher, forked before, makes jails and knows nothing else (`stockade_sandbox::launch`).
 
 pub(crate) mod client;
-mod confine;
+pub(crate) mod confine;
 mod gateway;
 pub(crate) mod launcher;
 mod lock;
@@ -25,6 +25,8 @@ mod protocol;
 mod serve;
 mod standing;
 mod start;
+mod started;
+pub(crate) mod steward;
 pub(crate) mod warm;
 
 pub(crate) use launcher::launch;
@@ -33,6 +35,8 @@ pub(crate) use prompter::Prompter;
 pub(crate) use serve::serve;
 pub(crate) use standing::Standing;
 pub(crate) use start::{Beside, Starting};
+pub(crate) use started::Started;
+pub(crate) use steward::Steward;
 
 use std::path::{Path, PathBuf};
 

@@ -92,5 +92,9 @@ pub(crate) fn connect(found: &Found, context: &Context) -> Result<Remote, Failur
     if found.record.kind == Kind::Run {
         return Err(Failure::new("sandbox", format!("sandbox {id} belongs to a `stockade run` that is still going on")));
     }
-    Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e))
+    let connected = match context.steward() {
+        Some(steward) => Remote::greet(steward.dial(id)?),
+        None => Remote::connect(&context.places()?.runtime, id),
+    };
+    connected.map_err(|e| file_failure("connecting to the sandbox", &e))
 }
