@@ -11,6 +11,8 @@ use stockade_core::spec::{BackendKind, SandboxSpec};
 pub struct Bounds {
     /// The directory that holds all state.
     pub state: PathBuf,
+    /// The directory that holds sockets.
+    pub runtime: PathBuf,
     /// Directories of ours that nothing inside may see, nor have as its workspace.
     pub hidden: Vec<PathBuf>,
     /// Whatever is mounted lies beneath one of these.
@@ -71,6 +73,7 @@ mod tests {
     fn places_outside_the_roots_and_our_own_are_refused_and_so_are_other_walls() {
         let bounds = Bounds {
             state: "/home/a/.state".into(),
+            runtime: "/home/a/.run".into(),
             hidden: vec!["/home/a/.state".into()],
             roots: vec!["/home/a".into(), "/srv/x".into()],
             walls: vec![BackendKind::Jail],

@@ -36,6 +36,8 @@ enum Wish<W, O> {
     Ready(W),
     /// One from nothing.
     Start(O),
+    /// A connection to the supervisor of a sandbox that stays, which speaks with nobody of another user namespace.
+    Reach(SandboxId),
 }
 
 /// A jail from nothing. The descriptors of its way out come along: the guest's end of the channel, and that of the alarm where there is one. Protected
@@ -90,7 +92,13 @@ impl Want {
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum Word {
     Given(Box<Given>),
-    Refused { step: String, message: String, hint: Option<String> },
+    /// A connection comes along.
+    Reached,
+    Refused {
+        step: String,
+        message: String,
+        hint: Option<String>,
+    },
 }
 
 /// A jail as it stands.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stockade_core::demand::{Demand, Enforcement};
+use stockade_core::id::SandboxId;
 use stockade_core::spec::BackendKind;
 
 use super::{Ask, Given, Hold, LaunchError, Looked, Order, Want, Way, Wish, Word};
@@ -91,6 +92,17 @@ impl Launcher {
         Lent::of(session, given, descriptors)
     }
 
+    /// A connection to the supervisor of a sandbox that stays.
+    pub fn reach(&self, id: &SandboxId) -> Result<OwnedFd, LaunchError> {
+        let session = self.begin(&Wish::Reach(id.clone()), &[])?;
+        session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        match letter::receive::<Word>(&session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
+            (Word::Reached, descriptors) => descriptors.into_iter().next().ok_or(LaunchError::OutOfTurn),
+            (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
+            (Word::Given(_), _) => Err(LaunchError::OutOfTurn),
+        }
+    }
+
     /// Opens a session and says what it is for.
     fn begin(&self, wish: &Wish<&Want, &Order>, descriptors: &[BorrowedFd<'_>]) -> Result<UnixStream, LaunchError> {
         let (session, theirs) = UnixStream::pair().map_err(LaunchError::Speak)?;
@@ -106,6 +118,7 @@ fn answer(session: &UnixStream) -> Result<(Given, Vec<OwnedFd>), LaunchError> {
     match letter::receive::<Word>(session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
         (Word::Given(given), descriptors) => Ok((*given, descriptors)),
         (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
+        (Word::Reached, _) => Err(LaunchError::OutOfTurn),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::backends::local::Local;
 use crate::backends::{Backend, BackendError, Running, Start};
 use crate::connection::Passing;
 use crate::guard::Guard;
+use crate::keeper;
 use crate::letter;
 use crate::pool::Pool;
 use crate::state::{self, Owned, Sandboxes};
@@ -58,6 +59,12 @@ fn attend(session: &UnixStream, pool: &Pool, bounds: &Bounds) -> std::io::Result
     let standing = match wish {
         Wish::Ready(want) => Standing::take(pool, &want, bounds),
         Wish::Start(order) => Standing::start(*order, descriptors, bounds),
+        Wish::Reach(id) => {
+            return match keeper::dial(&bounds.runtime, &id) {
+                Ok(connection) => letter::send(session, &Word::Reached, &[connection.as_fd()]),
+                Err(error) => letter::send(session, &refused(error.to_string(), bounds), &[]),
+            };
+        }
     };
     let mut standing = match standing {
         Ok(standing) => standing,
@@ -94,11 +101,8 @@ impl Standing {
         if let Some(message) = bounds.refusal(&want.spec) {
             return Err(refused(message, bounds));
         }
-        let ended = || BackendError::Step {
-            step: "launcher".into(),
-            detail: "the jail ended before it was used".into(),
-            fix: String::new(),
-        };
+        let ended =
+            || BackendError::Step { step: "launcher".into(), detail: "the jail ended before it was used".into(), fix: String::new() };
         let taken = pool.take(want).and_then(|taken| taken.part().ok_or_else(|| ended().into()));
         let (sandbox, owned, template) = taken.map_err(|error| of_template(&error))?;
         Ok(Self { wall: sandbox.into_running(), id: owned.id.clone(), hold: Hold::Process, made: Some((owned, template)) })
@@ -121,7 +125,10 @@ impl Standing {
         };
         let shown = way_out.iter().flat_map(|way_out| way_out.authorities.iter().chain(&way_out.java_authorities));
         if let Some(file) = shown.into_iter().find(|file| !file.starts_with(&directory)) {
-            return Err(refused(format!("`{}` is no file of this sandbox", stockade_core::escape::escape(&file.to_string_lossy())), bounds));
+            return Err(refused(
+                format!("`{}` is no file of this sandbox", stockade_core::escape::escape(&file.to_string_lossy())),
+                bounds,
+            ));
         }
         let guard = if wall == BackendKind::Local { Ok(Guard::default()) } else { Guard::take(&spec) };
         let guard = guard.map_err(|error| of_backend(&step("looking for protected paths", &error)))?;

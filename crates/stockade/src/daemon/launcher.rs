@@ -23,6 +23,7 @@ const ITSELF: &str = "/proc/self/exe";
 #[serde(deny_unknown_fields)]
 struct Order {
     state: PathBuf,
+    runtime: PathBuf,
     hidden: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     walls: Vec<BackendKind>,
@@ -43,18 +44,25 @@ pub(crate) struct Scope {
 impl Scope {
     /// The same as the launcher has it.
     pub(crate) fn bounds(&self, places: &Places) -> Bounds {
-        let Order { state, hidden, roots, walls, hint } = self.order(places);
-        Bounds { state, hidden, roots, walls, hint }
+        self.order(places).into()
     }
 
     fn order(&self, places: &Places) -> Order {
         Order {
             state: places.state.clone(),
+            runtime: places.runtime.clone(),
             hidden: vec![places.state.clone(), places.runtime.clone()],
             roots: self.roots.clone(),
             walls: self.walls.clone(),
             hint: self.hint.to_owned(),
         }
+    }
+}
+
+impl From<Order> for Bounds {
+    fn from(order: Order) -> Self {
+        let Order { state, runtime, hidden, roots, walls, hint } = order;
+        Self { state, runtime, hidden, roots, walls, hint }
     }
 }
 
@@ -83,7 +91,6 @@ pub(crate) fn launch() -> Result<ExitCode, Failure> {
     let _ = rustix::process::setsid();
     let connection = UnixStream::from(rustix::io::dup(rustix::stdio::stdin()).map_err(|errno| failed(errno.into()))?);
     let Some((order, _)) = letter::receive::<Order>(&connection).map_err(failed)? else { return Ok(ExitCode::SUCCESS) };
-    let Order { state, hidden, roots, walls, hint } = order;
-    serve(&connection, Bounds { state, hidden, roots, walls, hint }).map_err(failed)?;
+    serve(&connection, order.into()).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

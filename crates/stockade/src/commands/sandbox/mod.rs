@@ -92,9 +92,10 @@ pub(crate) fn connect(found: &Found, context: &Context) -> Result<Remote, Failur
     if found.record.kind == Kind::Run {
         return Err(Failure::new("sandbox", format!("sandbox {id} belongs to a `stockade run` that is still going on")));
     }
-    let connected = match context.steward() {
-        Some(steward) => Remote::greet(steward.dial(id)?),
+    const STEP: &str = "connecting to the sandbox";
+    let connected = match &context.standing {
+        Some(standing) => Remote::greet(standing.launcher.reach(id).map_err(|e| Failure::from_error(STEP, &e))?),
         None => Remote::connect(&context.places()?.runtime, id),
     };
-    connected.map_err(|e| file_failure("connecting to the sandbox", &e))
+    connected.map_err(|e| file_failure(STEP, &e))
 }

@@ -61,11 +61,6 @@ impl Steward {
         self.role("starting the supervisor", &Errand::Hold(id.clone()), &[lock, output])
     }
 
-    /// A connection to the supervisor of a sandbox.
-    pub(crate) fn dial(&self, id: &SandboxId) -> Result<OwnedFd, Failure> {
-        self.one("connecting to the sandbox", &Errand::Dial(id.clone()), &[])
-    }
-
     /// Has a person told.
     pub(crate) fn tell(&self, program: &str, text: &str) -> Result<(), Failure> {
         let errand = Errand::Tell { program: program.to_owned(), text: text.to_owned() };
@@ -78,18 +73,14 @@ impl Steward {
     }
 
     fn role(&self, step: &str, errand: &Errand, streams: &[BorrowedFd<'_>]) -> Result<Started, Failure> {
-        self.one(step, errand, streams).map(Started::BySteward)
-    }
-
-    fn one(&self, step: &str, errand: &Errand, streams: &[BorrowedFd<'_>]) -> Result<OwnedFd, Failure> {
-        let answered = self.ask(step, errand, streams)?;
-        answered.into_iter().next().ok_or_else(|| Failure::new(step, "the steward answered out of turn"))
+        let answered = self.ask(step, errand, streams)?.into_iter().next();
+        answered.map(Started::BySteward).ok_or_else(|| Failure::new(step, "the steward answered out of turn"))
     }
 
     fn ask(&self, step: &str, errand: &Errand, streams: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Failure> {
-        let spoken = self.speak(errand, streams).map_err(|error| {
-            Failure::new(step, format!("speaking to the steward: {error}")).with_hint("start the server again")
-        })?;
+        let spoken = self
+            .speak(errand, streams)
+            .map_err(|error| Failure::new(step, format!("speaking to the steward: {error}")).with_hint("start the server again"))?;
         match spoken {
             Some((Word::Done, descriptors)) => Ok(descriptors),
             Some((Word::Failed { message }, _)) => Err(Failure::new(step, message)),

@@ -45,8 +45,6 @@ enum Errand {
     Egress,
     /// The supervisor of a sandbox that stays: its lock, and where it says that it stands.
     Hold(SandboxId),
-    /// A connection to such a supervisor, which speaks with nobody of another user namespace.
-    Dial(SandboxId),
     /// That a person is told of a request, in these words, by the program that their settings name.
     Tell {
         /// Which the gateway thinks that is.
@@ -64,7 +62,7 @@ enum Errand {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum Word {
-    /// It was done. A role's process comes along, or the connection that was asked for.
+    /// It was done. A role's process comes along.
     Done,
     /// It was not.
     Failed {

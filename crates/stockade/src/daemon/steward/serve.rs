@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags};
-use stockade_sandbox::keeper;
 use stockade_sandbox::letter;
 use stockade_store::settings::Settings;
 
@@ -72,17 +71,12 @@ fn attend(session: &UnixStream, house: &House) -> std::io::Result<()> {
         Errand::Broker => two(streams).and_then(|[owner, egress]| processes::spawn_broker(owner, egress)).and_then(Doing::role),
         Errand::Egress => one(streams).and_then(|owner| processes::spawn_egress(owner, &house.context)).and_then(Doing::role),
         Errand::Hold(id) => two(streams).and_then(|[lock, output]| supervise(&id, lock, output, Some(&house.scope))).and_then(Doing::role),
-        Errand::Dial(id) => house.context.places().and_then(|places| {
-            let dialled = keeper::dial(&places.runtime, &id);
-            dialled.map(Doing::Over).map_err(|error| Failure::new(STEP, error.to_string()))
-        }),
         Errand::Tell { program, text } => house.tell(&program, &text),
         Errand::Witness { program } => house.witness(&program),
     };
     match done {
         Err(Failure { message, .. }) => letter::send(session, &Word::Failed { message }, &[]),
         Ok(Doing::Nothing) => letter::send(session, &Word::Done, &[]),
-        Ok(Doing::Over(connection)) => letter::send(session, &Word::Done, &[connection.as_fd()]),
         Ok(Doing::Role { mut child, process }) => {
             let answered = letter::send(session, &Word::Done, &[process.as_fd()]);
             let _ = child.wait();
@@ -100,13 +94,8 @@ fn attend(session: &UnixStream, house: &House) -> std::io::Result<()> {
 enum Doing {
     /// It is done.
     Nothing,
-    /// It is a connection.
-    Over(OwnedFd),
     /// A role runs.
-    Role {
-        child: Child,
-        process: OwnedFd,
-    },
+    Role { child: Child, process: OwnedFd },
     /// A person is being told.
     Telling(Child),
 }
