@@ -12,7 +12,8 @@
 //! person, other places or another version than the daemon's. So a daemon changes how fast a call is, never what comes of it.
 //!
 //! The gateway (this process) decides and records. It may not open connections, run programs, mount, or see the secret store (`confine`), and
-//! `stockade doctor` has it try (`proof`). The launcher, forked before, makes jails and knows nothing else (`stockade_sandbox::launch`).
+//! `stockade doctor` has it try (`proof`). The launcher, forked before, makes jails and knows nothing else (`stockade_sandbox::launch`). The servers for
+//! agents (`crate::mcp`, `crate::http`) are gateways of the same kind; what their calls need besides jails is started by a `steward`.
 
 pub(crate) mod client;
 pub(crate) mod confine;

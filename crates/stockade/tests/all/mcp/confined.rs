@@ -71,6 +71,29 @@ fn no_wall_is_taken_down_while_it_serves() {
     });
 }
 
+/// What it writes down for the supervisor of a sandbox that stays is held against what was fixed, by the supervisor itself.
+#[test]
+fn a_supervisor_holds_nothing_that_was_not_agreed_on() {
+    as_both(|ground| {
+        let made = finish(&mut ground.stockade(["sandbox", "create"]));
+        let id = made.stdout.trim().to_owned();
+        let directory = ground.state.join("stockade/sandboxes").join(&id);
+        let charge = std::fs::read_to_string(directory.join("charge.json")).expect("a charge");
+        assert_eq!(finish(&mut ground.stockade(["sandbox", "destroy", &id])).code, Some(0), "{made:?}");
+        let held = |charge: &str, within: &std::path::Path| {
+            ground.directory(&directory);
+            ground.plant(&directory.join("charge.json"), charge, 0o600);
+            let within = within.to_str().expect("a path");
+            finish(&mut ground.stockade(["hold", &id, "--wall", "jail", "--within", within]))
+        };
+        let elsewhere = held(&charge, &ground.home);
+        assert!(elsewhere.code == Some(125) && elsewhere.stdout.contains("outside the directories"), "{elsewhere:?}");
+        let bare = held(&charge.replace("\"backend\":\"jail\"", "\"backend\":\"local\""), &ground.base);
+        assert!(bare.code == Some(125) && bare.stdout.contains("`local` was not chosen"), "{bare:?}");
+        assert!(!directory.exists(), "nothing is left of it");
+    });
+}
+
 #[test]
 fn without_its_launcher_calls_fail_and_it_still_ends() {
     as_both(|ground| {
