@@ -64,11 +64,6 @@ pub fn listen(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to a supervisor.
-pub fn connect(path: &Path) -> std::io::Result<Connection> {
-    Ok(Connection::new(dial(path)?, Passing::Possible))
-}
-
 /// Connects to a socket that [`listen`] opened.
 pub fn dial(path: &Path) -> std::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -4,7 +4,7 @@
 //! input; the supervisor reads the charge, starts the wall and answers one line. From then on the lock says that it lives.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use stockade_core::spec::SandboxSpec;
 use stockade_wire::message::{Reply, Request};
 
 use crate::backends::{Backend, BackendError, Running, Start, local};
-use crate::connection::{Connection, ConnectionError};
+use crate::connection::{Connection, ConnectionError, Passing};
 use crate::files::FileError;
 use crate::gate::{Gate, Opened};
 use crate::guard::Guard;
@@ -75,6 +75,11 @@ impl Charge {
 /// Where a sandbox's supervisor listens.
 pub fn socket_path(runtime: &Path, id: &SandboxId) -> PathBuf {
     runtime.join(format!("{id}.sock"))
+}
+
+/// Connects to a sandbox's supervisor, and says nothing yet.
+pub fn dial(runtime: &Path, id: &SandboxId) -> std::io::Result<OwnedFd> {
+    hold::dial(&socket_path(runtime, id))
 }
 
 /// Holds a sandbox until it ends. `ready` is called once, when clients can connect or when it cannot start.
@@ -167,7 +172,7 @@ fn open(gate: Option<&dyn Gate>, owned: &Owned, charge: &Charge) -> Result<(Opti
     Ok((Some(opened), spec))
 }
 
-fn bring_out(exports: &[(String, std::os::fd::OwnedFd)], upper: &Path) {
+fn bring_out(exports: &[(String, OwnedFd)], upper: &Path) {
     if let Some((_, fd)) = exports.iter().find(|(name, _)| name == "layers/layer/upper") {
         // A copy that fails leaves none, and whoever asks for the changes is told that there is none.
         let _ = once::bring_out(fd.as_fd(), upper);
@@ -220,7 +225,12 @@ pub struct Remote {
 impl Remote {
     /// Connects and says hello.
     pub fn connect(runtime: &Path, id: &SandboxId) -> Result<Self, FileError> {
-        let mut connection = hold::connect(&socket_path(runtime, id))?;
+        Self::greet(dial(runtime, id)?)
+    }
+
+    /// Says hello over a connection that somebody else made: a supervisor speaks only with processes of its own user namespace.
+    pub fn greet(dialled: OwnedFd) -> Result<Self, FileError> {
+        let mut connection = Connection::new(dialled, Passing::Possible);
         connection.send(0, &Request::Hello { version: stockade_wire::VERSION, token: [0; 32] }, &[])?;
         match connection.receive(PATIENCE_SECONDS)? {
             (0, Reply::Welcome { version, .. }) if version == stockade_wire::VERSION => Ok(Self { connection }),

@@ -178,7 +178,7 @@ impl Sandbox {
         self.running.take_exports()
     }
 
-    /// Gives the wall to a supervisor.
+    /// Gives the wall to a supervisor, or to whoever hands it on to another process.
     pub fn into_running(self) -> Box<dyn Running> {
         self.running
     }
@@ -197,11 +197,6 @@ impl Sandbox {
     pub(crate) fn kill(&self) {
         // Fails only where it is gone already.
         let _ = rustix::process::pidfd_send_signal(self.running.process(), rustix::process::Signal::KILL);
-    }
-
-    /// The wall, for whoever hands it on to another process.
-    pub(crate) fn wall(&mut self) -> &mut dyn Running {
-        self.running.as_mut()
     }
 
     pub(crate) fn files(&mut self) -> Files<'_> {

@@ -3,6 +3,8 @@
 
 #[path = "all/both.rs"]
 mod both;
+#[path = "all/launch.rs"]
+mod launch;
 #[path = "all/template.rs"]
 mod template;
 #[path = "all/wayout.rs"]

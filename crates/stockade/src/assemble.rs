@@ -6,6 +6,7 @@ mod reach;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stockade_core::host::HostPattern;
 use stockade_core::path::SafePath;
@@ -18,6 +19,7 @@ use stockade_sandbox::backends::Backend;
 use stockade_sandbox::backends::local::{self, Local};
 use stockade_sandbox::connection::Passing;
 use stockade_sandbox::environment::{self, Given, TOOLCHAIN_ROOTS};
+use stockade_sandbox::launch::remote::RemoteWall;
 use stockade_sandbox::workspace::locate;
 use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
@@ -196,7 +198,7 @@ pub(crate) fn assemble_with(flags: &SandboxFlags, additions: &Additions, context
         return Err(Failure::new("settings", "`sandbox.enabled` is false, and nothing ever runs unprotected")
             .with_hint("stockade config set sandbox.enabled true"));
     }
-    let backend = backend(&settings)?;
+    let backend = raised(backend(&settings)?, context);
     let mut reach = reach::of(flags, additions, &settings, backend.kind())?;
     if reach.unlisted == Unlisted::Learn && !rules.permits_every_host()? {
         return Err(Failure::new("policy", "the rules say which hosts may be reached, so `--learn` cannot let others through"));
@@ -328,6 +330,14 @@ pub(crate) fn backend_of(choice: stockade_store::settings::Backend) -> Result<Bo
         Choice::Wall(kind) => {
             Err(Failure::new("backend", format!("the `{kind}` backend is not part of this version")).with_hint("stockade sandbox use auto"))
         }
+    }
+}
+
+/// A server that may start nothing has its launcher raise the same wall.
+fn raised(wall: Box<dyn Backend>, context: &Context) -> Box<dyn Backend> {
+    match &context.standing {
+        Some(standing) => Box::new(RemoteWall::new(Arc::clone(&standing.launcher), wall.kind())),
+        None => wall,
     }
 }
 

@@ -20,7 +20,7 @@ use stockade_store::policy::PolicyLayers;
 
 use crate::cli::OutputFlags;
 #[cfg(wall)]
-use crate::daemon::Standing;
+use crate::daemon::{Standing, Steward};
 use crate::failure::Failure;
 use crate::printer::Printer;
 #[cfg(wall)]
@@ -34,7 +34,7 @@ pub(crate) struct Context {
     /// The caller's environment.
     pub(crate) environment: Environment,
     places: OnceLock<Result<Places, PlacesError>>,
-    /// What a daemon keeps standing for its calls; nothing in any other process.
+    /// What a confined server keeps standing for its calls; nothing in any other process.
     #[cfg(wall)]
     pub(crate) standing: Option<Arc<Standing>>,
 }
@@ -63,6 +63,12 @@ impl Context {
     pub(crate) fn in_directory(&self, directory: PathBuf) -> Self {
         let environment = Environment { current_dir: Some(directory), ..self.environment.clone() };
         Self { printer: self.printer.again(), environment, places: OnceLock::new(), standing: self.standing.clone() }
+    }
+
+    /// Who starts processes for a server that may start none.
+    #[cfg(wall)]
+    pub(crate) fn steward(&self) -> Option<&Steward> {
+        self.standing.as_ref().and_then(|standing| standing.steward.as_ref())
     }
 
     /// All packs that verify.

@@ -3,17 +3,19 @@
 //! ```text
 //!  gateway (confined, mounts nothing)                 launcher (pool of templates)
 //!    makes a pair of sockets ─ one of them ─────────▶ a thread of its own
-//!    Want ──────────────────────────────────────────▶ a fresh jail of that specification
-//!      ◀─ Given, with stream, process, lock, exports ─
+//!    Ready ─────────────────────────────────────────▶ a fresh jail of that specification, from a template
+//!    or Start, with the way out's descriptors ──────▶ a jail from nothing, in a directory that the gateway owns
+//!      ◀─ Given, with stream, process, exports ───────  (and the directory's lock, where the launcher made it)
 //!    Look ──────────────────────────────────────────▶ limits, as the kernel counts
 //!      ◀───────────────────────── which one was hit ─
 //!    end of it ─────────────────────────────────────▶ killed, groups removed, closed
 //! ```
 //!
 //! The launcher never reads what a guest says once its jail stands: the stream is handed over, and hostile bytes arrive where they can do least.
-//! It takes a `SandboxSpec` and nothing of policy or secrets, and refuses places outside the roots that were fixed when it started.
-//! [`serve`] is its side, [`remote`] the gateway's.
+//! It takes a `SandboxSpec` and nothing of policy or secrets. Which places it shows and which walls it raises was fixed when it started ([`bounds`]);
+//! where a sandbox's own files are it works out from the id. [`serve`] is its side, [`remote`] the gateway's.
 
+pub mod bounds;
 pub mod remote;
 pub mod serve;
 
@@ -24,7 +26,43 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::id::SandboxId;
-use stockade_core::spec::SandboxSpec;
+use stockade_core::spec::{BackendKind, SandboxSpec};
+
+/// How a session begins: what is wanted, as a value or as what it is sent from.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+enum Wish<W, O> {
+    /// A jail that stands ready, or will from now on.
+    Ready(W),
+    /// One from nothing.
+    Start(O),
+    /// A connection to the supervisor of a sandbox that stays, which speaks with nobody of another user namespace.
+    Reach(SandboxId),
+}
+
+/// A jail from nothing. The descriptors of its way out come along: the guest's end of the channel, and that of the alarm where there is one. Protected
+/// paths do not: the launcher looks for itself what is mounted read-only.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    wall: BackendKind,
+    /// Its directory is the gateway's own, and lies where those of this id lie.
+    id: SandboxId,
+    spec: SandboxSpec,
+    home: OsString,
+    toolchain_roots: Vec<OsString>,
+    way_out: Option<Way>,
+}
+
+/// A way out, less its descriptors.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Way {
+    proxy_port: u16,
+    ports: Vec<u16>,
+    authorities: Option<OsString>,
+    java_authorities: Option<OsString>,
+}
 
 /// A jail that is wanted.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,12 +86,19 @@ impl Want {
     }
 }
 
-/// What the launcher answers. With a jail come its stream, its process, the lock of its directory and what it exports, in this order.
+/// What the launcher answers. With a jail come its stream, its process, the lock of a directory that the launcher made, and what it exports, in this
+/// order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum Word {
     Given(Box<Given>),
-    Refused { step: String, message: String, hint: Option<String> },
+    /// A connection comes along.
+    Reached,
+    Refused {
+        step: String,
+        message: String,
+        hint: Option<String>,
+    },
 }
 
 /// A jail as it stands.
@@ -67,12 +112,30 @@ struct Given {
     notes: Vec<String>,
     environment: Vec<(String, OsString)>,
     exports: Vec<String>,
+    hold: Hold,
 }
 
-/// What is asked of a jail that was given: whether a limit was hit.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Look {}
+/// What ends everything inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Hold {
+    /// The end of the guest's process: its namespace goes with it.
+    Process,
+    /// The wall: without namespaces only who started the guest knows how.
+    Wall,
+}
+
+/// What is asked about a jail that was given. The answer is always whether a limit was hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ask {
+    /// No more than that.
+    Look,
+    /// That everything inside is killed first, because of a limit or a signal.
+    Kill,
+    /// That nothing inside acts any more.
+    Silence,
+}
 
 /// The limit that was hit, if any.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,24 +1,27 @@
 //! The gateway's side: asks for jails, and uses them as if it had made them.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stockade_core::demand::{Demand, Enforcement};
+use stockade_core::id::SandboxId;
 use stockade_core::spec::BackendKind;
 
-use super::{Given, LaunchError, Look, Looked, Want, Word};
-use crate::backends::{BackendError, Running, jail};
+use super::{Ask, Given, Hold, LaunchError, Looked, Order, Want, Way, Wish, Word};
+use crate::backends::{Backend, BackendError, Running, Start, jail};
 use crate::connection::{Connection, Passing};
 use crate::drive::Watch;
 use crate::letter;
 use crate::limits::Frozen;
 use crate::sandbox::Sandbox;
 use crate::state::{Owned, Sandboxes};
+use crate::wayout::WayOut;
 
-/// How long a jail may take; the first of its kind is made from nothing.
+/// How long a jail that stands ready may take, the first of its kind included, and an answer about one that was given.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A launcher that runs.
@@ -50,37 +53,104 @@ impl Launcher {
 
     /// A fresh jail. Calls do not wait for one another, unless they want the very same and the first of it is being made.
     pub fn take(&self, want: &Want) -> Result<Ready, LaunchError> {
-        let (session, theirs) = UnixStream::pair().map_err(LaunchError::Speak)?;
-        let timed = session.set_read_timeout(Some(PATIENCE)).and_then(|()| session.set_write_timeout(Some(PATIENCE)));
-        timed.map_err(LaunchError::Speak)?;
-        letter::send(&self.connection, &(), &[theirs.as_fd()]).map_err(LaunchError::Speak)?;
-        drop(theirs);
-        letter::send(&session, want, &[]).map_err(LaunchError::Speak)?;
-        let (word, descriptors) = letter::receive::<Word>(&session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)?;
-        let given = match word {
-            Word::Given(given) => *given,
-            Word::Refused { step, message, hint } => return Err(LaunchError::Refused { step, message, hint }),
-        };
-        let owned_by = Sandboxes::open(&self.state)?;
-        let mut descriptors = descriptors.into_iter();
-        let (Some(stream), Some(process), Some(lock)) = (descriptors.next(), descriptors.next(), descriptors.next()) else {
-            return Err(LaunchError::OutOfTurn);
-        };
-        if given.exports.len() != descriptors.len() {
+        let session = self.begin(&Wish::Ready(want), &[])?;
+        session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        let (given, mut descriptors) = answer(&session)?;
+        if descriptors.len() < 3 {
             return Err(LaunchError::OutOfTurn);
         }
-        let owned = owned_by.adopt(&given.id, lock);
-        let Given { pid, enforcement, steps, notes, environment, exports, .. } = given;
-        let running = Lent {
-            connection: Connection::new(stream, Passing::Possible),
-            far: Far { session, process, pid, hit: None },
-            enforcement,
-            steps,
-            notes,
-            environment,
-            exports: exports.into_iter().zip(descriptors).collect(),
-        };
+        let owned = Sandboxes::open(&self.state)?.adopt(&given.id, descriptors.remove(2));
+        let running = Lent::of(session, given, descriptors)?;
         Ok(Ready { owned, sandbox: Sandbox::around(Box::new(running), BackendKind::Jail, &want.spec)? })
+    }
+
+    /// A jail from nothing, in a directory of the caller's own.
+    fn start(&self, wall: BackendKind, start: &Start<'_>) -> Result<Lent, LaunchError> {
+        let way = |way_out: &WayOut| Way {
+            proxy_port: way_out.proxy_port,
+            ports: way_out.ports.clone(),
+            authorities: way_out.authorities.clone().map(PathBuf::into_os_string),
+            java_authorities: way_out.java_authorities.clone().map(PathBuf::into_os_string),
+        };
+        let order = Order {
+            wall,
+            id: start.id.clone(),
+            spec: start.spec.clone(),
+            home: start.home.as_os_str().to_owned(),
+            toolchain_roots: start.toolchain_roots.to_vec(),
+            way_out: start.way_out.map(way),
+        };
+        let passed = start.way_out.iter().flat_map(|way_out| std::iter::once(&way_out.channel).chain(&way_out.alarm));
+        let passed: Vec<BorrowedFd<'_>> = passed.map(AsFd::as_fd).collect();
+        let session = self.begin(&Wish::Start(&order), &passed)?;
+        if let Some(meanwhile) = start.meanwhile {
+            meanwhile();
+        }
+        // A workspace may have to be copied first, however long that takes; a launcher that is gone has closed the session.
+        let (given, descriptors) = answer(&session)?;
+        session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        Lent::of(session, given, descriptors)
+    }
+
+    /// A connection to the supervisor of a sandbox that stays.
+    pub fn reach(&self, id: &SandboxId) -> Result<OwnedFd, LaunchError> {
+        let session = self.begin(&Wish::Reach(id.clone()), &[])?;
+        session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        match letter::receive::<Word>(&session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
+            (Word::Reached, descriptors) => descriptors.into_iter().next().ok_or(LaunchError::OutOfTurn),
+            (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
+            (Word::Given(_), _) => Err(LaunchError::OutOfTurn),
+        }
+    }
+
+    /// Opens a session and says what it is for.
+    fn begin(&self, wish: &Wish<&Want, &Order>, descriptors: &[BorrowedFd<'_>]) -> Result<UnixStream, LaunchError> {
+        let (session, theirs) = UnixStream::pair().map_err(LaunchError::Speak)?;
+        session.set_write_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        letter::send(&self.connection, &(), &[theirs.as_fd()]).map_err(LaunchError::Speak)?;
+        drop(theirs);
+        letter::send(&session, wish, descriptors).map_err(LaunchError::Speak)?;
+        Ok(session)
+    }
+}
+
+fn answer(session: &UnixStream) -> Result<(Given, Vec<OwnedFd>), LaunchError> {
+    match letter::receive::<Word>(session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
+        (Word::Given(given), descriptors) => Ok((*given, descriptors)),
+        (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
+        (Word::Reached, _) => Err(LaunchError::OutOfTurn),
+    }
+}
+
+/// A wall that is raised by a launcher: for a process that may start nothing itself.
+#[derive(Debug)]
+pub struct RemoteWall {
+    launcher: Arc<Launcher>,
+    kind: BackendKind,
+}
+
+impl RemoteWall {
+    /// This wall, raised by this launcher.
+    pub fn new(launcher: Arc<Launcher>, kind: BackendKind) -> Self {
+        Self { launcher, kind }
+    }
+}
+
+impl Backend for RemoteWall {
+    fn kind(&self) -> BackendKind {
+        self.kind
+    }
+
+    fn start(&self, start: &Start<'_>) -> Result<Box<dyn Running>, BackendError> {
+        let step = |step: String, detail: String, fix: Option<String>| BackendError::Step { step, detail, fix: fix.unwrap_or_default() };
+        match self.launcher.start(self.kind, start) {
+            Ok(lent) => Ok(Box::new(lent)),
+            Err(LaunchError::Backend(error)) => Err(error),
+            Err(LaunchError::Refused { step: failed, message, hint }) => Err(step(failed, message, hint)),
+            Err(error @ (LaunchError::Speak(_) | LaunchError::Gone | LaunchError::OutOfTurn | LaunchError::State(_))) => {
+                Err(step("launcher".into(), error.to_string(), Some("start the server again".into())))
+            }
+        }
     }
 }
 
@@ -100,12 +170,34 @@ struct Far {
     session: UnixStream,
     process: OwnedFd,
     pid: i32,
+    hold: Hold,
     hit: Option<Demand>,
 }
 
+impl Lent {
+    /// What was given, with the descriptors of its stream, its process and its exports.
+    fn of(session: UnixStream, given: Given, descriptors: Vec<OwnedFd>) -> Result<Self, LaunchError> {
+        let Given { pid, enforcement, steps, notes, environment, exports, hold, .. } = given;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(stream), Some(process)) = (descriptors.next(), descriptors.next()) else { return Err(LaunchError::OutOfTurn) };
+        if exports.len() != descriptors.len() {
+            return Err(LaunchError::OutOfTurn);
+        }
+        Ok(Self {
+            connection: Connection::new(stream, Passing::Possible),
+            far: Far { session, process, pid, hold, hit: None },
+            enforcement,
+            steps,
+            notes,
+            environment,
+            exports: exports.into_iter().zip(descriptors).collect(),
+        })
+    }
+}
+
 impl Far {
-    fn ask(&self) -> std::io::Result<Option<Demand>> {
-        letter::send(&self.session, &Look {}, &[])?;
+    fn ask(&self, ask: Ask) -> std::io::Result<Option<Demand>> {
+        letter::send(&self.session, &ask, &[])?;
         let answer = letter::receive::<Looked>(&self.session)?;
         Ok(answer.and_then(|(looked, _)| looked.hit))
     }
@@ -115,7 +207,7 @@ impl Watch for Far {
     fn tick(&mut self) -> Option<Demand> {
         if self.hit.is_none() {
             // A launcher that is gone took the jail with it, which the stream says.
-            self.hit = self.ask().unwrap_or_default();
+            self.hit = self.ask(Ask::Look).unwrap_or_default();
         }
         self.hit
     }
@@ -125,7 +217,11 @@ impl Watch for Far {
     }
 
     fn kill(&mut self) {
-        jail::end(&self.process);
+        match self.hold {
+            Hold::Process => jail::end(&self.process),
+            // A launcher that is gone took it along.
+            Hold::Wall => drop(self.ask(Ask::Kill)),
+        }
     }
 }
 
@@ -164,11 +260,16 @@ impl Running for Lent {
     }
 
     fn silence(&mut self) {
-        jail::silence(&self.far.process, self.far.pid);
+        match self.far.hold {
+            Hold::Process => jail::silence(&self.far.process, self.far.pid),
+            Hold::Wall => drop(self.far.ask(Ask::Silence)),
+        }
     }
 
     fn destroy(self: Box<Self>) {
-        jail::end(&self.far.process);
+        if self.far.hold == Hold::Process {
+            jail::end(&self.far.process);
+        }
         // Its groups are removed when the launcher has closed its side.
         let _ = self.far.session.shutdown(std::net::Shutdown::Write);
         while let Ok(Some(_)) = letter::receive::<serde_json::Value>(&self.far.session) {}

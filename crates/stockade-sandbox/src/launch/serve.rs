@@ -2,36 +2,32 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use stockade_core::escape::escape;
-use stockade_core::path::SafePath;
+use stockade_core::id::SandboxId;
+use stockade_core::spec::BackendKind;
 
-use super::{Given, Look, Looked, Want, Word};
+use super::bounds::Bounds;
+use super::{Ask, Given, Hold, Looked, Order, Want, Way, Wish, Word};
+use crate::backends::jail::{self, Jail};
+use crate::backends::local::Local;
+use crate::backends::{Backend, BackendError, Running, Start};
+use crate::connection::Passing;
+use crate::guard::Guard;
+use crate::keeper;
 use crate::letter;
 use crate::pool::Pool;
-use crate::sandbox::Sandbox;
-use crate::state::Owned;
+use crate::state::{self, Owned, Sandboxes};
 use crate::template::{Keep, TemplateError};
+use crate::wayout::WayOut;
 
 /// How often the pool is looked through.
 const REST: Duration = Duration::from_secs(30);
 /// How long a session may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What is fixed when a launcher starts.
-#[derive(Debug)]
-pub struct Bounds {
-    /// The directory that holds all state.
-    pub state: PathBuf,
-    /// Directories of ours that nothing inside may see, nor have as its workspace.
-    pub hidden: Vec<PathBuf>,
-    /// Whatever is mounted lies beneath one of these.
-    pub roots: Vec<PathBuf>,
-}
 
 /// Serves until the connection ends.
 pub fn serve(connection: &UnixStream, bounds: Bounds) -> std::io::Result<()> {
@@ -59,10 +55,16 @@ pub fn serve(connection: &UnixStream, bounds: Bounds) -> std::io::Result<()> {
 fn attend(session: &UnixStream, pool: &Pool, bounds: &Bounds) -> std::io::Result<()> {
     session.set_read_timeout(Some(PATIENCE))?;
     session.set_write_timeout(Some(PATIENCE))?;
-    let Some((want, _)) = letter::receive::<Want>(session)? else { return Ok(()) };
-    let standing = match bounds.refusal(&want) {
-        Some(message) => Err(Word::Refused { step: "launcher".into(), message, hint: Some("stockade serve --root DIR".into()) }),
-        None => Standing::take(pool, &want).map_err(|error| refusal(&error)),
+    let Some((wish, descriptors)) = letter::receive::<Wish<Box<Want>, Box<Order>>>(session)? else { return Ok(()) };
+    let standing = match wish {
+        Wish::Ready(want) => Standing::take(pool, &want, bounds),
+        Wish::Start(order) => Standing::start(*order, descriptors, bounds),
+        Wish::Reach(id) => {
+            return match keeper::dial(&bounds.runtime, &id) {
+                Ok(connection) => letter::send(session, &Word::Reached, &[connection.as_fd()]),
+                Err(error) => letter::send(session, &refused(error.to_string(), bounds), &[]),
+            };
+        }
     };
     let mut standing = match standing {
         Ok(standing) => standing,
@@ -70,114 +72,139 @@ fn attend(session: &UnixStream, pool: &Pool, bounds: &Bounds) -> std::io::Result
     };
     session.set_read_timeout(None)?;
     standing.give(session)?;
-    while let Some((Look {}, _)) = letter::receive::<Look>(session)? {
-        let hit = standing.sandbox.wall().parts().1.tick();
+    while let Some((ask, _)) = letter::receive::<Ask>(session)? {
+        match ask {
+            Ask::Look => {}
+            Ask::Kill => standing.wall.parts().1.kill(),
+            Ask::Silence => standing.wall.silence(),
+        }
+        let hit = standing.wall.parts().1.tick();
         letter::send(session, &Looked { hit }, &[])?;
     }
-    // The directory is the gateway's: what is in it was taken over with the lock.
-    standing.sandbox.destroy();
+    // The directory is the gateway's: what is in it was its own, or was taken over with the lock.
+    standing.wall.destroy();
     Ok(())
 }
 
 /// A jail, while somebody else uses it.
 struct Standing {
-    sandbox: Sandbox,
-    owned: Owned,
-    _template: Keep,
+    wall: Box<dyn Running>,
+    id: SandboxId,
+    hold: Hold,
+    /// Its directory, where that was made here.
+    made: Option<(Owned, Keep)>,
 }
 
 impl Standing {
-    fn take(pool: &Pool, want: &Want) -> Result<Self, TemplateError> {
-        let ended = || crate::backends::BackendError::Step {
-            step: "launcher".into(),
-            detail: "the jail ended before it was used".into(),
-            fix: String::new(),
+    /// One from a template.
+    fn take(pool: &Pool, want: &Want, bounds: &Bounds) -> Result<Self, Word> {
+        if let Some(message) = bounds.refusal(&want.spec) {
+            return Err(refused(message, bounds));
+        }
+        let ended =
+            || BackendError::Step { step: "launcher".into(), detail: "the jail ended before it was used".into(), fix: String::new() };
+        let taken = pool.take(want).and_then(|taken| taken.part().ok_or_else(|| ended().into()));
+        let (sandbox, owned, template) = taken.map_err(|error| of_template(&error))?;
+        Ok(Self { wall: sandbox.into_running(), id: owned.id.clone(), hold: Hold::Process, made: Some((owned, template)) })
+    }
+
+    /// One from nothing.
+    fn start(order: Order, descriptors: Vec<OwnedFd>, bounds: &Bounds) -> Result<Self, Word> {
+        let Order { wall, id, spec, home, toolchain_roots, way_out } = order;
+        let directory = Sandboxes::open(&bounds.state).map_err(|error| of_backend(&step("state", &error)))?.directory_of(&id);
+        if !directory.is_dir() {
+            return Err(refused(format!("sandbox {id} has no directory"), bounds));
+        }
+        if let Some(message) = bounds.refusal_of_wall(wall).or_else(|| bounds.refusal(&spec)) {
+            return Err(refused(message, bounds));
+        }
+        let way_out = match way_out.map(|way| way.joined(descriptors)) {
+            Some(None) => return Err(refused("a way out came without its channel".to_owned(), bounds)),
+            Some(Some(way_out)) => Some(way_out),
+            None => None,
         };
-        let (sandbox, owned, template) = pool.take(want)?.part().ok_or_else(ended)?;
-        Ok(Self { sandbox, owned, _template: template })
+        let shown = way_out.iter().flat_map(|way_out| way_out.authorities.iter().chain(&way_out.java_authorities));
+        if let Some(file) = shown.into_iter().find(|file| !file.starts_with(&directory)) {
+            return Err(refused(
+                format!("`{}` is no file of this sandbox", stockade_core::escape::escape(&file.to_string_lossy())),
+                bounds,
+            ));
+        }
+        let guard = if wall == BackendKind::Local { Ok(Guard::default()) } else { Guard::take(&spec) };
+        let guard = guard.map_err(|error| of_backend(&step("looking for protected paths", &error)))?;
+        let programs = state::programs(&bounds.state);
+        let start = Start {
+            spec: &spec,
+            id: &id,
+            directory: &directory,
+            home: home.as_ref(),
+            toolchain_roots: &toolchain_roots,
+            hidden: &bounds.hidden,
+            guard: &guard,
+            programs: Some(&programs),
+            way_out: way_out.as_ref(),
+            meanwhile: None,
+        };
+        let standing = match wall {
+            BackendKind::Local => Local { passing: Passing::Possible }.start(&start),
+            BackendKind::Jail => Jail::default().start(&start),
+            other => return Err(refused(format!("the wall `{other}` is not raised by a launcher"), bounds)),
+        };
+        let standing = standing.map_err(|error| of_backend(&error))?;
+        // Only a jail without namespaces has variables of its own.
+        let whole = wall == BackendKind::Jail && standing.environment().is_empty();
+        Ok(Self { wall: standing, id, hold: if whole { Hold::Process } else { Hold::Wall }, made: None })
     }
 
     fn give(&mut self, session: &UnixStream) -> std::io::Result<()> {
-        let exports = self.sandbox.take_exports();
-        let wall = self.sandbox.wall();
+        let exports = self.wall.take_exports();
         let given = Given {
-            id: self.owned.id.clone(),
-            pid: crate::backends::jail::pid_of(wall.process()).unwrap_or_default(),
-            enforcement: wall.enforcement().clone(),
-            steps: wall.steps().to_vec(),
-            notes: wall.notes().to_vec(),
-            environment: wall.environment().to_vec(),
+            id: self.id.clone(),
+            pid: jail::pid_of(self.wall.process()).unwrap_or_default(),
+            enforcement: self.wall.enforcement().clone(),
+            steps: self.wall.steps().to_vec(),
+            notes: self.wall.notes().to_vec(),
+            environment: self.wall.environment().to_vec(),
             exports: exports.iter().map(|(name, _)| name.clone()).collect(),
+            hold: self.hold,
         };
-        let process = wall.process().try_clone()?;
-        let stream = wall.parts().0.as_fd().try_clone_to_owned()?;
-        let lent: [BorrowedFd<'_>; 3] = [stream.as_fd(), process.as_fd(), self.owned.lock().as_fd()];
-        let passed: Vec<BorrowedFd<'_>> = lent.into_iter().chain(exports.iter().map(|(_, fd)| fd.as_fd())).collect();
+        let process = self.wall.process().try_clone()?;
+        let stream = self.wall.parts().0.as_fd().try_clone_to_owned()?;
+        let lock = self.made.iter().map(|(owned, _)| owned.lock().as_fd());
+        let lent = [stream.as_fd(), process.as_fd()].into_iter().chain(lock);
+        let passed: Vec<BorrowedFd<'_>> = lent.chain(exports.iter().map(|(_, fd)| fd.as_fd())).collect();
         letter::send(session, &Word::Given(Box::new(given)), &passed)
     }
 }
 
-impl Bounds {
-    /// Why a jail of this kind is not made here.
-    fn refusal(&self, want: &Want) -> Option<String> {
-        let Want { spec, .. } = want;
-        let mounts = spec.mounts.iter().map(|mount| mount.host.as_path());
-        let git = spec.workspace.git_common.as_ref().map(SafePath::as_path);
-        let mut places = mounts.chain(git).chain([spec.workspace.path.as_path()]);
-        places.find_map(|place| {
-            let shown = escape(&place.to_string_lossy());
-            if self.hidden.iter().any(|hidden| place.starts_with(hidden)) {
-                return Some(format!("`{shown}` is Stockade's own"));
-            }
-            let within = |root: &Path| place.starts_with(root);
-            (!self.roots.iter().any(|root| within(root))).then(|| format!("`{shown}` is outside the directories that the daemon serves"))
-        })
+impl Way {
+    /// With its descriptors, if they are those of a way out.
+    fn joined(self, descriptors: Vec<OwnedFd>) -> Option<WayOut> {
+        let Self { proxy_port, ports, authorities, java_authorities } = self;
+        let mut descriptors = descriptors.into_iter();
+        let (channel, alarm) = (descriptors.next()?, descriptors.next());
+        let (authorities, java_authorities) = (authorities.map(PathBuf::from), java_authorities.map(PathBuf::from));
+        descriptors.next().is_none().then_some(WayOut { channel, proxy_port, ports, authorities, java_authorities, alarm })
     }
 }
 
-fn refusal(error: &TemplateError) -> Word {
+fn refused(message: String, bounds: &Bounds) -> Word {
+    Word::Refused { step: "launcher".into(), message, hint: (!bounds.hint.is_empty()).then(|| bounds.hint.clone()) }
+}
+
+fn of_backend(error: &BackendError) -> Word {
+    Word::Refused { step: error.step(), message: error.to_string(), hint: error.hint() }
+}
+
+fn step(step: &str, error: &dyn std::error::Error) -> BackendError {
+    BackendError::Step { step: step.into(), detail: error.to_string(), fix: String::new() }
+}
+
+fn of_template(error: &TemplateError) -> Word {
     let (step, hint) = match error {
         TemplateError::Backend(error) => (error.step(), error.hint()),
         TemplateError::State(_) => ("state".to_owned(), None),
         TemplateError::WrittenThrough(_) | TemplateError::Thread(_) => ("preparing a template".to_owned(), None),
     };
     Word::Refused { step, message: error.to_string(), hint }
-}
-
-#[cfg(test)]
-mod tests {
-    use stockade_core::limits::Limits;
-    use stockade_core::spec::{MountMode, SandboxSpec, Workspace};
-
-    use super::*;
-
-    fn spec(place: &str) -> SandboxSpec {
-        let place = SafePath::new(place).unwrap();
-        SandboxSpec {
-            workspace: Workspace { path: place.clone(), mode: MountMode::Overlay, git_common: None },
-            mounts: Vec::new(),
-            env: Vec::new(),
-            cwd: place.clone(),
-            home: place,
-            exec_list: None,
-            limits: Limits::default(),
-            allow_degraded: std::collections::BTreeSet::new(),
-            path_dirs: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn places_outside_the_roots_and_our_own_are_refused() {
-        let bounds = Bounds {
-            state: "/home/a/.state".into(),
-            hidden: vec!["/home/a/.state".into()],
-            roots: vec!["/home/a".into(), "/srv/x".into()],
-        };
-        let refused = |place: &str| bounds.refusal(&Want { spec: spec(place), home: "/home/a".into(), toolchain_roots: Vec::new() });
-        assert_eq!(refused("/home/a/work"), None);
-        assert_eq!(refused("/srv/x"), None);
-        for place in ["/home/ab", "/srv", "/etc", "/home/a/.state", "/home/a/.state/sandboxes"] {
-            assert!(refused(place).is_some(), "{place}");
-        }
-    }
 }

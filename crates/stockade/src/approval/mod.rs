@@ -16,7 +16,7 @@
 
 mod bind;
 pub(crate) mod input;
-mod notify;
+pub(crate) mod notify;
 mod session;
 mod tool;
 

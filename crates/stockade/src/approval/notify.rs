@@ -17,6 +17,8 @@ use crate::Context;
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long the program may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The first word that it is given; the second says what is asked for.
+const TITLE: &str = "Stockade: approval needed";
 /// How often it is looked whether it ended.
 const GLANCE: Duration = Duration::from_millis(50);
 /// What it needs of the caller's environment to find their desktop.
@@ -33,25 +35,30 @@ pub(super) fn tell(program: &str, id: &RequestId, principal: &str, title: &str, 
     }
     *last = Some(Instant::now());
     drop(last);
-    let words = ["Stockade: approval needed".to_owned(), unmarked(&format!("{principal} asks: {title}\n{}", approve_command(id)))];
-    match start(program, &words, context) {
+    let text = unmarked(&format!("{principal} asks: {title}\n{}", approve_command(id)));
+    let told = match context.steward() {
+        Some(steward) => steward.tell(program, &text).map_err(|failure| failure.message),
         // Its end is nobody's business, but it must not last, nor stay in the table of processes.
-        Ok(child) => drop(std::thread::spawn(move || end(child))),
-        Err(why) => context.printer.warning(format!("nobody is told that {id} waits: {why} (approvals.notify.command)")),
+        None => run(program, &text, context).map(|child| drop(std::thread::spawn(move || end(child)))),
+    };
+    if let Err(why) = told {
+        context.printer.warning(format!("nobody is told that {id} waits: {why} (approvals.notify.command)"));
     }
 }
 
+/// Runs the program.
 #[expect(clippy::disallowed_methods, reason = "the person's own settings name this program; a project's cannot")]
-fn start(program: &str, words: &[String], context: &Context) -> Result<Child, String> {
+pub(crate) fn run(program: &str, text: &str, context: &Context) -> Result<Child, String> {
     let mut line = program.split_whitespace();
     let path = line.next().map(Path::new).filter(|path| path.is_absolute()).ok_or("its program is not an absolute path")?;
     let variables = VARIABLES.iter().filter_map(|name| Some((*name, context.environment.variable(name)?)));
     let mut command = Command::new(path);
-    command.args(line).args(words).env_clear().env("PATH", "/usr/bin:/bin").envs(variables).current_dir("/");
+    command.args(line).args([TITLE, text]).env_clear().env("PATH", "/usr/bin:/bin").envs(variables).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())
 }
 
-fn end(mut child: Child) {
+/// Waits for its end, but not for long.
+pub(crate) fn end(mut child: Child) {
     let end = Instant::now() + PATIENCE;
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= end {

@@ -135,6 +135,12 @@ pub(crate) enum Verb {
     /// Make jails for the daemon, whose connection is stdin
     #[command(hide = true)]
     Launcher,
+    /// Start other roles for a confined server, whose connection is stdin
+    #[command(hide = true)]
+    Steward,
+    /// Confine this process as servers do, and say what it can do all the same
+    #[command(hide = true)]
+    Confinement,
     /// Be the way out of one sandbox: the owner's connection is stdin
     #[command(hide = true)]
     Egress,

@@ -198,6 +198,12 @@ pub(crate) struct DestroyArgs {
 pub(crate) struct HoldArgs {
     /// The sandbox's id
     pub(crate) id: SandboxId,
+    /// A directory that what it shows of the host may lie in; repeatable. None: anywhere
+    #[arg(long, value_name = "DIR")]
+    pub(crate) within: Vec<PathBuf>,
+    /// A wall that it may have; repeatable. Counts where a directory is given
+    #[arg(long, value_name = "WALL")]
+    pub(crate) wall: Vec<String>,
 }
 
 const EXAMPLES: &str = "\

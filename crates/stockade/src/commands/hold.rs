@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use serde_json::json;
+use stockade_core::escape::escape;
+use stockade_core::spec::BackendKind;
 use stockade_sandbox::gate::Gate;
 use stockade_sandbox::keeper::{self, Charge};
 use stockade_sandbox::state::Sandboxes;
@@ -14,6 +16,7 @@ use super::run::explain;
 use crate::Context;
 use crate::assemble;
 use crate::cli::HoldArgs;
+use crate::daemon::launcher::Scope;
 use crate::egress::Outlet;
 use crate::failure::Failure;
 
@@ -27,6 +30,12 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
     let sandboxes = Sandboxes::open(&places.state).map_err(|e| Failure::from_error("state", &e))?;
     let owned = sandboxes.adopt(&args.id, lock);
     let charge = Charge::read(&owned.directory).map_err(|e| explain(&e))?;
+    if let Some(failure) = refusal(args, &charge, context)? {
+        // Whoever asked reads why.
+        let _ = context.printer.json(&failure.to_json());
+        owned.remove().map_err(|e| Failure::from_error("state", &e))?;
+        return Err(failure);
+    }
     let choice = charge.backend.parse().map_err(|_| Failure::new("hold", format!("unknown backend `{}`", charge.backend)))?;
     let backend = assemble::backend_of(choice)?;
     stockade_store::private_dir::ensure_private_dir(&places.runtime).map_err(|e| Failure::from_error("runtime directory", &e))?;
@@ -46,6 +55,22 @@ pub(crate) fn run(args: &HoldArgs, context: &Context) -> Result<ExitCode, Failur
     drop(outlet.map(|outlet| outlet.close()));
     held.map_err(|e| explain(&e))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why this is not held, where whoever asked for it is held to something.
+fn refusal(args: &HoldArgs, charge: &Charge, context: &Context) -> Result<Option<Failure>, Failure> {
+    if args.within.is_empty() {
+        return Ok(None);
+    }
+    let walls: Vec<BackendKind> = BackendKind::ALL.into_iter().filter(|kind| args.wall.iter().any(|name| name == kind.name())).collect();
+    let scope = Scope { roots: args.within.clone(), walls, hint: crate::mcp::START_AGAIN };
+    let bounds = scope.bounds(context.places()?);
+    let wall = BackendKind::ALL.into_iter().find(|kind| charge.backend == kind.name());
+    let refused = match wall {
+        Some(wall) => bounds.refusal_of_wall(wall).or_else(|| bounds.refusal(&charge.spec)),
+        None => Some(format!("unknown backend `{}`", escape(&charge.backend))),
+    };
+    Ok(refused.map(|message| Failure::new("hold", message).with_hint(scope.hint)))
 }
 
 /// The creator waits for the end of our output; give it the null device instead.

@@ -80,6 +80,10 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         #[cfg(wall)]
         Verb::Launcher => crate::daemon::launch(),
         #[cfg(wall)]
+        Verb::Steward => crate::daemon::steward::serve(Context::new(cli.output, context.environment.clone())),
+        #[cfg(wall)]
+        Verb::Confinement => crate::daemon::confine::show(context),
+        #[cfg(wall)]
         Verb::Hold(args) => hold::run(&args, context),
         #[cfg(wall)]
         Verb::Egress => egress::run(),
@@ -98,6 +102,8 @@ pub(crate) fn dispatch(cli: Cli, context: &Context) -> Result<ExitCode, Failure>
         | Verb::Mcp(_)
         | Verb::Serve(_)
         | Verb::Launcher
+        | Verb::Steward
+        | Verb::Confinement
         | Verb::Hold(_)
         | Verb::Egress => Err(no_wall::refuse()),
         Verb::Approvals(args) => approvals::run(&args, context),

@@ -1,14 +1,15 @@
-//! What the gateway takes from itself before it serves anybody, so that a bug in it is not the end: the secret store, programs, mounts, connections,
-//! other processes' memory.
+//! What a gateway takes from itself before it serves anybody, so that a bug in it is not the end: the secret store, programs, mounts, connections,
+//! other processes' memory. The daemon does, and so do the servers for agents.
 //!
 //! ```text
-//!  mounts of its own, the secret store covered ─▶ capabilities dropped ─▶ Landlock ─▶ seccomp
+//!  mounts of its own, the secret store covered ─▶ capabilities dropped ─▶ Landlock ─▶ seccomp ─▶ tried: all refused?
 //! ```
 //!
 //! All of it must hold, or nothing is served.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::ExitCode;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated,
@@ -20,9 +21,13 @@ use stockade_sandbox::confine;
 use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
 
+use super::proof;
+use crate::Context;
 use crate::failure::Failure;
 
-const STEP: &str = "confining the daemon";
+const STEP: &str = "confining the server";
+/// Where to look, whatever is in the way.
+const HINT: &str = "`stockade doctor` says what this machine has; `stockade run` needs no server";
 /// The version that is needed: the first that knows connections.
 const NEEDED: ABI = ABI::V4;
 /// Calls of the other interface of this processor carry this bit.
@@ -81,18 +86,38 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Confines this process, which has one thread.
-pub(super) fn confine(places: &Places) -> Result<(), Failure> {
-    let refused = |error: &(dyn std::error::Error + 'static)| {
-        Failure::from_error(STEP, error).with_hint("`stockade doctor` says what this machine has; runs need no daemon")
-    };
+/// Confines this process for good, and tries whether that holds. Nothing may be served after an error.
+pub(crate) fn confine(places: &Places) -> Result<(), Failure> {
+    rights_given_up(places)?;
+    match proof::attempts(places).into_iter().find(|tried| !tried.refused) {
+        None => Ok(()),
+        Some(open) => Err(Failure::new(STEP, format!("it can still {}: {}", open.what, open.said)).with_hint(HINT)),
+    }
+}
+
+/// `stockade confinement`: confines itself as servers do, and says what came of trying. What `doctor` asks where no server runs.
+pub(crate) fn show(context: &Context) -> Result<ExitCode, Failure> {
+    let places = context.places()?;
+    ensure_private_dir(&places.state).map_err(|error| Failure::from_error(STEP, &error))?;
+    rights_given_up(places)?;
+    context.printer.json(&proof::attempts(places))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rights_given_up(places: &Places) -> Result<(), Failure> {
+    let refused = |error: &(dyn std::error::Error + 'static)| Failure::from_error(STEP, error).with_hint(HINT);
+    // Another thread would keep what this one gives up.
+    let threads = std::fs::read_dir("/proc/self/task").map_err(|error| refused(&error))?.count();
+    if threads != 1 {
+        return Err(Failure::new(STEP, format!("{threads} threads run already, and one can be confined")));
+    }
     let secrets = Store::beneath(&places.state).path().to_owned();
     ensure_private_dir(&secrets).map_err(|error| refused(&error))?;
     confine::own_mounts()
         .and_then(|()| confine::cover(&secrets))
         .and_then(|()| confine::drop_capabilities())
         .map_err(|error| refused(&error))?;
-    landlocked()?;
+    landlocked().map_err(|failure| if failure.hint.is_some() { failure } else { failure.with_hint(HINT) })?;
     let filters = filters().map_err(|error| refused(&error))?;
     filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter)).map_err(|error| refused(&error))
 }

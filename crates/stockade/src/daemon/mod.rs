@@ -12,10 +12,11 @@
 //! person, other places or another version than the daemon's. So a daemon changes how fast a call is, never what comes of it.
 //!
 //! The gateway (this process) decides and records. It may not open connections, run programs, mount, or see the secret store (`confine`), and
-//! `stockade doctor` has it try (`proof`). The launcher, forked before, makes jails and knows nothing else (`stockade_sandbox::launch`).
+//! `stockade doctor` has it try (`proof`). The launcher, forked before, makes jails and knows nothing else (`stockade_sandbox::launch`). The servers for
+//! agents (`crate::mcp`, `crate::http`) are gateways of the same kind; what their calls need besides jails is started by a `steward`.
 
 pub(crate) mod client;
-mod confine;
+pub(crate) mod confine;
 mod gateway;
 pub(crate) mod launcher;
 mod lock;
@@ -25,6 +26,8 @@ mod protocol;
 mod serve;
 mod standing;
 mod start;
+mod started;
+pub(crate) mod steward;
 pub(crate) mod warm;
 
 pub(crate) use launcher::launch;
@@ -33,6 +36,8 @@ pub(crate) use prompter::Prompter;
 pub(crate) use serve::serve;
 pub(crate) use standing::Standing;
 pub(crate) use start::{Beside, Starting};
+pub(crate) use started::Started;
+pub(crate) use steward::Steward;
 
 use std::path::{Path, PathBuf};
 

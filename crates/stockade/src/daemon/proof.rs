@@ -4,9 +4,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
-use stockade_store::places::Places;
+use serde_json::Value;
+use stockade_store::places::{LOOKED_AT, Places};
 
 use super::confine::secrets;
+use crate::Context;
+use crate::failure::Failure;
 
 /// Something that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +21,23 @@ pub(crate) struct Tried {
     pub(crate) refused: bool,
     /// What the kernel said.
     pub(crate) said: String,
+}
+
+/// What comes of trying in a process that confines itself as servers do, and serves nobody.
+#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
+pub(crate) fn elsewhere(context: &Context) -> Result<Vec<Tried>, Failure> {
+    let failed = |why: String| Failure::new("confinement", why);
+    let variables = LOOKED_AT.iter().filter_map(|name| Some((*name, context.environment.variable(name)?)));
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["confinement", "--json"]).env_clear().envs(variables).current_dir("/").stdin(Stdio::null());
+    let said = command.output().map_err(|error| failed(format!("starting: {error}")))?.stdout;
+    let said: Value = serde_json::from_slice(&said).map_err(|_| failed("it ended without a word".to_owned()))?;
+    let word = |key: &str| said.pointer(key).and_then(Value::as_str).map(str::to_owned);
+    if let Some(message) = word("/error/message") {
+        // Its advice would be to ask `doctor`, which is asked already.
+        return Err(failed(message));
+    }
+    serde_json::from_value(said).map_err(|error| failed(error.to_string()))
 }
 
 /// Tries everything.

@@ -20,6 +20,7 @@ use stockade_store::private_dir::ensure_private_dir;
 use super::{Standing, confine, gateway, launcher, lock, socket};
 use crate::Context;
 use crate::cli::ServeArgs;
+use crate::daemon::launcher::Scope;
 use crate::failure::Failure;
 
 const STEP: &str = "daemon";
@@ -45,12 +46,14 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     let roots = roots(args, places, context)?;
     // Blocked before any other thread is there, so that none of them is ended by one.
     let signals = Signals::catch(&ENDING).map_err(|errno| Failure::new("signals", errno.to_string()))?;
-    let (mut child, launcher) = launcher::start(places, &roots)?;
+    // What has no template is given back to the client, which raises its own walls.
+    let scope = Scope { roots, walls: Vec::new(), hint: "stockade serve --root DIR" };
+    let (mut child, launcher) = launcher::start(places, &scope)?;
     let listener = listen(&places.runtime)?;
     confine::confine(places)?;
     let visitors = Arc::new(Visitors::default());
-    let standing = Arc::new(Standing::new(launcher));
-    let shown = roots.iter().map(|root| escape(&root.to_string_lossy())).collect::<Vec<_>>().join(", ");
+    let standing = Arc::new(Standing::new(launcher, None));
+    let shown = scope.roots.iter().map(|root| escape(&root.to_string_lossy())).collect::<Vec<_>>().join(", ");
     context.printer.note(format!("serving runs in {shown}; `stockade run` finds it by itself"));
     let owner = args.attended.then(rustix::stdio::stdin);
     take_visitors(&Doors { listener: &listener, signals: &signals, owner }, places, &standing, &visitors, &mut child)?;

@@ -11,6 +11,7 @@ use stockade_sandbox::launch::remote::Launcher;
 use stockade_store::packs::Remembered;
 use stockade_store::policy::Compiled;
 
+use super::Steward;
 use crate::failure::Failure;
 use crate::receipts;
 
@@ -23,7 +24,9 @@ const MOST_KINDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Standing {
     /// Makes jails.
-    pub(crate) launcher: Launcher,
+    pub(crate) launcher: Arc<Launcher>,
+    /// Starts other processes, where calls need any.
+    pub(crate) steward: Option<Steward>,
     /// Kinds of jails that were wanted, the last one first.
     wanted: Mutex<VecDeque<[u8; 32]>>,
     /// The rules that were asked last.
@@ -43,9 +46,16 @@ struct Open {
 }
 
 impl Standing {
-    /// Nothing but a launcher yet.
-    pub(crate) fn new(launcher: Launcher) -> Self {
-        Self { launcher, wanted: Mutex::default(), rules: Compiled::default(), packs: Remembered::default(), ledgers: Mutex::default() }
+    /// Nothing but a launcher yet, and a steward.
+    pub(crate) fn new(launcher: Launcher, steward: Option<Steward>) -> Self {
+        Self {
+            launcher: Arc::new(launcher),
+            steward,
+            wanted: Mutex::default(),
+            rules: Compiled::default(),
+            packs: Remembered::default(),
+            ledgers: Mutex::default(),
+        }
     }
 
     /// Whether the very same jail was wanted lately; from now on it was.

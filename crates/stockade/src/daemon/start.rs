@@ -1,4 +1,4 @@
-//! Starting a daemon: because settings say so, by whoever found none, when nobody waits any more; and beside a server that is not confined.
+//! Starting a daemon: because settings say so, by whoever found none, when nobody waits any more; and beside a server for agents.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

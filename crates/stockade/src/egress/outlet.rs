@@ -206,7 +206,7 @@ impl<'a> Outlet<'a> {
             };
             wishes.push(Wish { binding, caller });
         }
-        let (role, lookup) = processes::broker()?;
+        let (role, lookup) = processes::broker(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
             let failure = Failure::new("secret", error.to_string());
             match error.hint() {

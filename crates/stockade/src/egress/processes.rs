@@ -1,11 +1,13 @@
-//! Starts the two processes behind a way out: this very program in other roles, over socket pairs that nobody else has.
+//! Starts the two processes behind a way out: this very program in other roles, over socket pairs that nobody else has. A confined server has its
+//! steward start them.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Context;
+use crate::daemon::Started;
 use crate::failure::Failure;
 
 /// This program, though its file may have been replaced since.
@@ -16,55 +18,58 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// A process that ends when its connection does.
 #[derive(Debug)]
 pub(crate) struct Role {
-    child: Child,
+    process: Started,
     /// Our end.
     pub(crate) connection: UnixStream,
 }
 
 /// Starts the broker; the second connection is for egress.
-#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
-pub(crate) fn broker() -> Result<(Role, UnixStream), Failure> {
-    let (ours, owner) = pair("broker")?;
+pub(crate) fn broker(context: &Context) -> Result<(Role, UnixStream), Failure> {
+    let (connection, owner) = pair("broker")?;
     let (lookup, egress) = pair("broker")?;
-    // It runs the programs that settings name as sources, in the caller's own environment.
-    let child = Command::new(ITSELF)
-        .arg("broker")
-        .stdin(Stdio::from(OwnedFd::from(owner)))
-        .stdout(Stdio::from(OwnedFd::from(egress)))
-        .stderr(Stdio::null())
-        .spawn();
-    let child = child.map_err(|error| Failure::new("broker", format!("starting: {error}")))?;
-    Ok((Role { child, connection: ours }, lookup))
+    let process = match context.steward() {
+        Some(steward) => steward.broker(&owner, &egress)?,
+        None => Started::Here(spawn_broker(owner.into(), egress.into())?),
+    };
+    Ok((Role { process, connection }, lookup))
 }
 
-/// Starts egress. It gets nothing of the caller's environment but where the machine's roots are.
-#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
+/// Starts egress.
 pub(crate) fn egress(context: &Context) -> Result<Role, Failure> {
-    let (ours, owner) = pair("egress")?;
+    let (connection, owner) = pair("egress")?;
+    let process = match context.steward() {
+        Some(steward) => steward.egress(&owner)?,
+        None => Started::Here(spawn_egress(owner.into(), context)?),
+    };
+    Ok(Role { process, connection })
+}
+
+/// The broker as a child of this process. It runs the programs that settings name as sources, in the caller's own environment.
+#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
+pub(crate) fn spawn_broker(owner: OwnedFd, egress: OwnedFd) -> Result<Child, Failure> {
+    let mut command = Command::new(ITSELF);
+    command.arg("broker").stdin(Stdio::from(owner)).stdout(Stdio::from(egress)).stderr(Stdio::null());
+    command.spawn().map_err(|error| Failure::new("broker", format!("starting: {error}")))
+}
+
+/// Egress as a child of this process. It gets nothing of the caller's environment but where the machine's roots are.
+#[expect(clippy::disallowed_methods, reason = "starts this very program in another role")]
+pub(crate) fn spawn_egress(owner: OwnedFd, context: &Context) -> Result<Child, Failure> {
     let mut command = Command::new(ITSELF);
     command.arg("egress").env_clear().current_dir("/");
     for name in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
         command.envs(context.environment.variable(name).map(|value| (name, value)));
     }
-    command.stdin(Stdio::from(OwnedFd::from(owner))).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().map_err(|error| Failure::new("egress", format!("starting: {error}")))?;
-    Ok(Role { child, connection: ours })
+    command.stdin(Stdio::from(owner)).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(|error| Failure::new("egress", format!("starting: {error}")))
 }
 
 impl Role {
     /// Waits for its end, which its connection's has brought about; not for long.
     pub(crate) fn wait(self) {
-        let Self { mut child, connection } = self;
+        let Self { process, connection } = self;
         drop(connection);
-        let end = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() > end {
-                let _ = child.kill();
-                let _ = child.wait();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        process.wait_or_kill(PATIENCE);
     }
 }
 

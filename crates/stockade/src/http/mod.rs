@@ -1,7 +1,7 @@
 //! `serve --listen`: the MCP server and REST behind the door for HTTP.
 //!
 //! Who may come in and how much at once is `stockade-http`'s; what they may do is the engine's. This file joins the two and owns the end: what
-//! runs is killed and answered, receipts are written, overlays are kept.
+//! runs is killed and answered, receipts are written, overlays are kept. Before the first connection is taken the process confines itself.
 
 pub(crate) mod journal;
 
@@ -43,6 +43,8 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     // It ends with this process, however that ends.
     let beside = Beside::start(args, context)?;
     let signals = catch_signals()?;
+    // Everything is open by now: the listener, the certificate, the token.
+    session.confine()?;
     context.printer.note(format!("REST at {}/v1", door.url()));
     context.printer.note(format!("MCP at {}/mcp", door.url()));
     let served = attend(door, &session, watch_signals(signals));

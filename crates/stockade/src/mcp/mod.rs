@@ -9,8 +9,9 @@
 //! It decides nothing: who calls is an agent whatever it says, rules are the engine's, and a denial is a result. The protocol is the official
 //! SDK's, both eras of it. `tools` says what is offered and reads what is asked for, `calling` attends to one call, `act` does it, `answer` words it,
 //! `calls` bounds it, `held` keeps what waits for a person.
-//! A [`Session`] is what all calls of one server share, whatever carries them: `stdio` here, HTTP in `crate::http`. `proxy` is the other kind of server:
-//! the front of one that is not ours.
+//! A [`Session`] is what all calls of one server share, whatever carries them: `stdio` here, HTTP in `crate::http`. Whoever carries them confines the
+//! process before anybody is served: jails come from a launcher, other processes from a steward, and `scope` is what both are held to. `proxy` is the other
+//! kind of server: the front of one that is not ours.
 
 pub(crate) mod act;
 mod answer;
@@ -22,6 +23,7 @@ mod held;
 mod input;
 pub(crate) mod proxy;
 pub(crate) mod schema;
+mod scope;
 mod server;
 mod stdio;
 pub(crate) mod tools;
@@ -39,11 +41,12 @@ use stockade_sandbox::signals::Signals;
 use stockade_sandbox::state::KEEP;
 use stockade_sandbox::sweep;
 use stockade_sandbox::workspace::locate;
+use stockade_store::private_dir::ensure_private_dir;
 use tokio::sync::watch;
 
 use crate::Context;
 use crate::cli::OutputFlags;
-use crate::daemon::{Standing, launcher};
+use crate::daemon::{Standing, confine, launcher, steward};
 use crate::engine::asker::{AgentName, Asker};
 use crate::engine::overlay::{Kept, Overlays};
 use crate::failure::Failure;
@@ -52,6 +55,7 @@ use calls::Calls;
 use granted::Offered;
 use held::Held;
 
+pub(crate) use scope::START_AGAIN;
 pub(crate) use server::Server;
 pub(crate) use stdio::run;
 
@@ -75,8 +79,8 @@ pub(crate) struct Session {
     offered: Offered,
     held: Held,
     metrics: Arc<Metrics>,
-    /// Who makes its jails ahead of demand, until the end.
-    launcher: Mutex<Option<Child>>,
+    /// Who makes its jails and starts other processes, until the end.
+    helpers: Mutex<Vec<Child>>,
     journal: Option<Arc<Journal>>,
 }
 
@@ -84,7 +88,7 @@ pub(crate) struct Session {
 pub(crate) type Ending = watch::Receiver<i32>;
 
 impl Session {
-    /// One about a workspace.
+    /// One about a workspace. Its launcher and its steward are started here, while this process may start any.
     pub(crate) fn open(
         workspace: Option<&Path>,
         name: Option<&SandboxName>,
@@ -100,10 +104,13 @@ impl Session {
             error.hint().map_or_else(|| failure.clone(), |hint| failure.clone().with_hint(hint))
         })?;
         let name = name.map_or_else(|| MAIN.to_owned(), ToString::to_string);
+        let scope = scope::of(&workspace, &context)?;
         let workspace = workspace.path.as_path().to_owned();
         let places = context.places()?;
-        let (child, launcher) = launcher::start(places, &[places.home.clone(), workspace.clone()])?;
-        context.standing = Some(Arc::new(Standing::new(launcher)));
+        ensure_private_dir(&places.state).map_err(|error| Failure::from_error("state", &error))?;
+        let (launching, launcher) = launcher::start(places, &scope)?;
+        let (serving, steward) = steward::start(&scope)?;
+        context.standing = Some(Arc::new(Standing::new(launcher, Some(steward))));
         Ok(Arc::new(Self {
             context,
             workspace,
@@ -114,8 +121,13 @@ impl Session {
             held: Held::default(),
             metrics: Arc::default(),
             journal,
-            launcher: Mutex::new(Some(child)),
+            helpers: Mutex::new(vec![launching, serving]),
         }))
+    }
+
+    /// Takes from this process what no call needs from here on. Everything that listens is open by now, and there is one thread.
+    pub(crate) fn confine(&self) -> Result<(), Failure> {
+        confine::confine(self.context.places()?)
     }
 
     /// Who a client is.
@@ -158,8 +170,9 @@ impl Session {
         }
         if let Some(standing) = &self.context.standing {
             standing.launcher.end();
+            standing.steward.as_ref().inspect(|steward| steward.end());
         }
-        if let Some(mut child) = self.launcher.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        for mut child in self.helpers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // One that failed is gone as well.
             let _ = child.wait();
         }

@@ -13,6 +13,8 @@ use stockade_store::settings::Settings;
 
 use super::keeping::Keeping;
 use crate::Context;
+#[cfg(wall)]
+use crate::daemon::Standing;
 use crate::failure::Failure;
 
 /// The ledger's directory beneath the state.
@@ -30,6 +32,8 @@ pub(crate) struct Book {
     directory: PathBuf,
     keeping: Keeping,
     ledger: OnceCell<Result<Arc<Ledger>, Failure>>,
+    #[cfg(wall)]
+    standing: Option<Arc<Standing>>,
 }
 
 impl Book {
@@ -48,7 +52,13 @@ impl Book {
             // Set once, right here.
             let _ = ledger.set(standing.ledger(&directory, keeping.durability));
         }
-        Self { directory, keeping, ledger }
+        Self {
+            directory,
+            keeping,
+            ledger,
+            #[cfg(wall)]
+            standing: context.standing.clone(),
+        }
     }
 
     /// The ledger of whoever typed a command; a project has no say in it.
@@ -84,7 +94,12 @@ impl Book {
     /// Closes the ledger, and gives what is left to do when nobody waits any more.
     pub(crate) fn close(self) -> Untidy {
         drop(self.ledger);
-        Untidy { directory: self.directory, keeping: self.keeping }
+        Untidy {
+            directory: self.directory,
+            keeping: self.keeping,
+            #[cfg(wall)]
+            standing: self.standing,
+        }
     }
 }
 
@@ -93,9 +108,17 @@ impl Book {
 pub(crate) struct Untidy {
     directory: PathBuf,
     keeping: Keeping,
+    #[cfg(wall)]
+    standing: Option<Arc<Standing>>,
 }
 
 impl Untidy {
+    /// That of a state directory, to be seen to by this very process.
+    #[cfg(wall)]
+    pub(crate) fn of(state: &Path, keeping: Keeping) -> Self {
+        Self { directory: directory(state), keeping, standing: None }
+    }
+
     /// Puts it in order, where that is due; and has the witness sign how far it has got, so that nobody waits for that before.
     pub(crate) fn tidy(self) {
         let _ = Ledger::tidy(&self.directory);
@@ -110,7 +133,14 @@ impl Untidy {
         };
     }
 
-    fn witnessed(&self) -> Result<(), Failure> {
+    /// Has the witness sign.
+    pub(crate) fn witnessed(&self) -> Result<(), Failure> {
+        #[cfg(wall)]
+        if let (Some(steward), Some(program)) =
+            (self.standing.as_ref().and_then(|standing| standing.steward.as_ref()), self.keeping.program())
+        {
+            return steward.witness(program);
+        }
         let witness = self.keeping.witness(&self.directory)?;
         let ledger = Ledger::open(&self.directory, Options { witness, order: Order::Later, ..Options::default() });
         ledger.and_then(Ledger::close).map_err(|error| failure(&error))

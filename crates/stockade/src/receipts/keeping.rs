@@ -48,6 +48,12 @@ impl Keeping {
         self.directory.is_some() || self.command.is_some()
     }
 
+    /// The program that has to be run for it, if one has.
+    #[cfg(wall)]
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.command.as_deref()
+    }
+
     /// Who signs checkpoints of the ledger in this directory too.
     pub(crate) fn witness(&self, ledger: &Path) -> Result<Option<Witness>, Failure> {
         match (&self.directory, &self.command) {

@@ -27,6 +27,8 @@ mod running;
 #[cfg(wall)]
 pub(crate) use approval::refused_answer;
 pub(crate) use approval::{approved, decided};
+#[cfg(wall)]
+pub(crate) use book::Untidy;
 pub(crate) use book::{Book, open};
 pub(crate) use deed::lifecycle;
 #[cfg(wall)]

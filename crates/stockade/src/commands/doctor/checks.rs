@@ -17,7 +17,7 @@ use crate::Context;
 use crate::assemble;
 use crate::commands::run::explain;
 use crate::commands::runnable;
-use crate::daemon::client;
+use crate::daemon::{client, proof};
 use crate::egress;
 use crate::failure::Failure;
 
@@ -214,6 +214,21 @@ pub(super) fn of_daemon(places: &Places) -> Check {
         Ok(tried) => match tried.iter().find(|tried| !tried.refused) {
             None => Check::good(NAME, format!("{} things it may not do were tried and refused", tried.len()), "a bug in it is not the end"),
             Some(open) => Check::missing(NAME, format!("it can {}: {}", open.what, open.said), "it is not confined", anew),
+        },
+    }
+}
+
+/// Whether a server for agents can be confined here: another process confines itself as one does, and tries.
+pub(super) fn of_servers(context: &Context) -> Check {
+    const NAME: &str = "servers for agents";
+    let missing = |detail: String, fix: String| Check::missing(NAME, detail, "`stockade mcp` and `stockade serve` do not start", fix);
+    match proof::elsewhere(context) {
+        Err(failure) => missing(failure.message, failure.hint.unwrap_or_default()),
+        Ok(tried) => match tried.iter().find(|tried| !tried.refused) {
+            None => {
+                Check::good(NAME, format!("{} things that none may do were tried and refused", tried.len()), "a bug in one is not the end")
+            }
+            Some(open) => missing(format!("confined, it can {}: {}", open.what, open.said), String::new()),
         },
     }
 }

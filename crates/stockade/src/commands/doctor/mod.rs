@@ -45,6 +45,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> Result<ExitCode, Fail
     checks.push(checks::of_secrets(places));
     checks.push(checks::of_egress(places, context));
     checks.push(checks::of_daemon(places));
+    checks.push(checks::of_servers(context));
     checks.push(checks::of_trial(&tried));
     checks.extend(degraded.as_ref().map(checks::of_degraded));
     crate::daemon::sweep(&places.runtime);

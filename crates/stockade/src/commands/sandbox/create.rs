@@ -1,11 +1,13 @@
 //! `sandbox create` and `sandbox fork`: start a supervisor and wait until its sandbox stands.
 
+use std::ffi::OsStr;
 use std::io::Read;
-use std::process::{Command, ExitCode, Stdio};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 use stockade_core::demand::Enforcement;
-use stockade_core::id::SandboxName;
+use stockade_core::id::{SandboxId, SandboxName};
 use stockade_ledger::Weight;
 use stockade_sandbox::keeper::{self, Charge};
 use stockade_sandbox::state::{Found, Kind, Owned, Record};
@@ -16,6 +18,8 @@ use super::{find, sandboxes, state_failure};
 use crate::Context;
 use crate::assemble::{self, Assembled};
 use crate::cli::{CreateArgs, ForkArgs};
+use crate::daemon::Started;
+use crate::daemon::launcher::Scope;
 use crate::engine::asker::AgentName;
 use crate::failure::Failure;
 use crate::receipts::{Book, Deed, credentials_of, recorded, sandbox_of};
@@ -122,24 +126,35 @@ fn make_fork(args: &ForkArgs, found: &Found, deed: &Deed<'_>, context: &Context)
     show(&start(&owned, args.name.as_ref(), deed, context)?, context)
 }
 
-/// Starts `stockade hold` with the sandbox's lock and waits for its word.
+/// `stockade hold` as a child of this process: standard input is the sandbox's lock, and it says at `output` when it stands. In a scope it refuses what
+/// lies outside.
 #[expect(clippy::disallowed_methods, reason = "starts this very program as the sandbox's supervisor")]
-fn start(owned: &Owned, name: Option<&SandboxName>, deed: &Deed<'_>, context: &Context) -> Result<Value, Failure> {
+pub(crate) fn supervise(id: &SandboxId, lock: OwnedFd, output: OwnedFd, scope: Option<&Scope>) -> Result<Child, Failure> {
     let failed = |what: &str, e: std::io::Error| Failure::new("starting the supervisor", format!("{what}: {e}"));
     let program = std::env::current_exe().map_err(|e| failed("finding this program", e))?;
-    let lock = owned.lock().try_clone().map_err(|e| failed("passing the lock on", e))?;
-    let mut supervisor = Command::new(program)
-        .args(["hold", owned.id.as_str()])
-        .current_dir("/")
-        .stdin(Stdio::from(lock))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| failed("starting", e))?;
-    let mut answer = String::new();
-    if let Some(output) = supervisor.stdout.take() {
-        output.take(MAX_ANSWER).read_to_string(&mut answer).map_err(|e| failed("listening", e))?;
+    let mut command = Command::new(program);
+    command.args(["hold", id.as_str()]).current_dir("/");
+    if let Some(Scope { roots, walls, .. }) = scope {
+        command.args(walls.iter().flat_map(|wall| ["--wall", wall.name()]));
+        command.args(roots.iter().flat_map(|root| [OsStr::new("--within"), root.as_os_str()]));
     }
+    command.stdin(Stdio::from(lock)).stdout(Stdio::from(output)).stderr(Stdio::null());
+    command.spawn().map_err(|e| failed("starting", e))
+}
+
+/// Starts a supervisor with the sandbox's lock and waits for its word.
+fn start(owned: &Owned, name: Option<&SandboxName>, deed: &Deed<'_>, context: &Context) -> Result<Value, Failure> {
+    let failed = |what: &str, e: std::io::Error| Failure::new("starting the supervisor", format!("{what}: {e}"));
+    let (heard, said) = std::io::pipe().map_err(|e| failed("making a pipe", e))?;
+    let supervisor = if let Some(steward) = context.steward() {
+        steward.hold(&owned.id, owned.lock().as_fd(), said.as_fd())?
+    } else {
+        let lock = owned.lock().try_clone().map_err(|e| failed("passing the lock on", e))?;
+        Started::Here(supervise(&owned.id, lock, said.try_clone().map_err(|e| failed("passing the pipe on", e))?.into(), None)?)
+    };
+    drop(said);
+    let mut answer = String::new();
+    heard.take(MAX_ANSWER).read_to_string(&mut answer).map_err(|e| failed("listening", e))?;
     let answer: Value = serde_json::from_str(answer.trim()).unwrap_or(Value::Null);
     if answer.get("ready") == Some(&Value::Bool(true)) {
         let id = &owned.id;
@@ -152,7 +167,7 @@ fn start(owned: &Owned, name: Option<&SandboxName>, deed: &Deed<'_>, context: &C
         });
         return Ok(json!({ "sandbox_id": id, "name": name, "enforcement": levels(&answer), "receipt_id": deed.id() }));
     }
-    let _ = supervisor.wait();
+    supervisor.wait();
     let error = |key: &str| answer.pointer(&format!("/error/{key}")).and_then(Value::as_str).map(str::to_owned);
     // A supervisor that failed removed the directory already; one that died did not.
     if owned.directory.exists() {

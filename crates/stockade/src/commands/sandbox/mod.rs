@@ -84,6 +84,7 @@ pub(crate) fn file_failure(step: &str, error: &FileError) -> Failure {
 
 /// Connects to a sandbox that must be running.
 pub(crate) fn connect(found: &Found, context: &Context) -> Result<Remote, Failure> {
+    const STEP: &str = "connecting to the sandbox";
     let id = &found.record.id;
     if !found.alive {
         return Err(Failure::new("sandbox", format!("sandbox {id} has ended; only its changes are kept"))
@@ -92,5 +93,9 @@ pub(crate) fn connect(found: &Found, context: &Context) -> Result<Remote, Failur
     if found.record.kind == Kind::Run {
         return Err(Failure::new("sandbox", format!("sandbox {id} belongs to a `stockade run` that is still going on")));
     }
-    Remote::connect(&context.places()?.runtime, id).map_err(|e| file_failure("connecting to the sandbox", &e))
+    let connected = match &context.standing {
+        Some(standing) => Remote::greet(standing.launcher.reach(id).map_err(|e| Failure::from_error(STEP, &e))?),
+        None => Remote::connect(&context.places()?.runtime, id),
+    };
+    connected.map_err(|e| file_failure(STEP, &e))
 }

@@ -152,7 +152,7 @@ fn settings_start_it_and_the_next_run_finds_it() {
     });
 }
 
-/// The server for agents is not confined, so it has the daemon in a process of its own.
+/// The server for agents has the daemon in a process of its own.
 #[test]
 fn a_server_over_http_has_a_daemon_beside_it_that_goes_with_it() {
     as_both(|ground| {

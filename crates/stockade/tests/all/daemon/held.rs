@@ -37,20 +37,49 @@ fn the_kernel_holds_it() {
     as_both(|ground| {
         let daemon = Daemon::of(ground);
         served(ground, &[], &["true"]);
-        let pid = daemon.child.id();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+        is_held(ground, daemon.child.id());
+    });
+}
+
+/// Every thread of a confined server has given up what the server has.
+pub(crate) fn is_held(ground: &Ground, pid: u32) {
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).expect("its threads").flatten() {
+        // One that ended meanwhile has no status.
+        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default().to_owned();
-        assert_eq!((line("Seccomp:"), line("NoNewPrivs:")), ("2".to_owned(), "1".to_owned()));
+        assert_eq!((line("Seccomp:"), line("NoNewPrivs:")), ("2".to_owned(), "1".to_owned()), "{status}");
         let capabilities = u64::from_str_radix(&line("CapEff:"), 16).expect("a number");
         // CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL for root; nothing for anybody else.
-        assert_eq!(capabilities, if ground.who == Who::Root { 0b11_1111 } else { 0 });
-        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).expect("its mounts");
-        let secrets = ground.state.join("stockade/secrets");
-        assert!(mounts.lines().any(|line| line.split(' ').nth(4) == secrets.to_str() && line.contains(" ro,")), "{mounts}");
-        assert_ne!(
-            std::fs::read_link(format!("/proc/{pid}/ns/mnt")).expect("its mounts"),
-            std::fs::read_link("/proc/self/ns/mnt").expect("ours")
+        assert_eq!(capabilities, if ground.who == Who::Root { 0b11_1111 } else { 0 }, "{status}");
+    }
+    let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).expect("its mounts");
+    let secrets = ground.state.join("stockade/secrets");
+    assert!(mounts.lines().any(|line| line.split(' ').nth(4) == secrets.to_str() && line.contains(" ro,")), "{mounts}");
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).expect("its mounts");
+    assert_ne!(namespace(&pid.to_string()), namespace("self"));
+}
+
+/// Where no server runs, another process confines itself as one does.
+#[test]
+fn doctor_has_a_server_for_agents_try_it_too() {
+    as_both(|ground| {
+        let set = finish_with(&mut ground.stockade(["secret", "set", "token"]), b"a-secret-of-the-test-0123456789\n");
+        assert_eq!(set.code, Some(0), "{set:?}");
+        let outcome = finish(&mut ground.stockade(["doctor", "--json"]));
+        let value: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        let check = value["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "servers for agents");
+        let check = check.expect("a check");
+        assert_eq!(
+            (&check["state"], &check["detail"]),
+            (&"good".into(), &"5 things that none may do were tried and refused".into()),
+            "{check}"
         );
+        // What is tried says what came of it, one by one.
+        let shown = finish(&mut ground.stockade(["confinement", "--json"]));
+        let tried: Vec<Value> = serde_json::from_str(&shown.stdout).unwrap_or_else(|error| panic!("{error}: {shown:?}"));
+        let what: Vec<&str> = tried.iter().filter_map(|one| one["what"].as_str()).collect();
+        assert_eq!(what, ["open a connection", "run a program", "change mounts", "see the secret store", "look through another process"]);
+        assert!(tried.iter().all(|one| one["refused"] == true), "{tried:?}");
     });
 }
 

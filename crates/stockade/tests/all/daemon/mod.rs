@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod ends;
-mod held;
+pub(crate) mod held;
 mod runs;
 
 use std::path::PathBuf;

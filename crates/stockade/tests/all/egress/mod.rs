@@ -6,6 +6,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+mod confined;
 mod created;
 mod ends;
 mod git;

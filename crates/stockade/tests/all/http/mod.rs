@@ -4,6 +4,7 @@
 
 mod approvals;
 mod calls;
+mod confined;
 mod conformance;
 mod ends;
 mod fixture;

@@ -3,7 +3,8 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod approvals;
-mod client;
+pub(crate) mod client;
+mod confined;
 mod elicit;
 mod ends;
 mod hostile;

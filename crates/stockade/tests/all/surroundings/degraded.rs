@@ -42,6 +42,24 @@ fn the_report_says_what_is_left() {
     OFF_WITHOUT_LANDLOCK.reports(&ground, &[NAMESPACES, "--workspace-mode", "ro"], &without);
 }
 
+/// Confinement needs what a jail needs, and more. Where it cannot be had nobody is served, whatever `--allow-degraded` would leave of a jail.
+#[test]
+fn a_server_that_cannot_be_confined_does_not_start() {
+    let ground = Ground::new(Who::Ordinary);
+    let old = Surroundings { setup: "", pretend: &["landlock=3"] };
+    for (surroundings, why) in [(OFF, "leaving the mounts"), (old, "")] {
+        for words in [&["mcp"][..], &["serve", "--listen", "127.0.0.1:0"], &["serve"]] {
+            let outcome = surroundings.stockade(&ground, words);
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(125), ""), "{words:?}: {outcome:?}");
+            assert!(outcome.stderr.contains("confining the server") && outcome.stderr.contains(why), "{words:?}: {outcome:?}");
+            assert!(outcome.stderr.contains("stockade doctor"), "{words:?}: {outcome:?}");
+        }
+        let (_, doctor) = surroundings.json(&ground, &["doctor"]);
+        let check = doctor["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "servers for agents");
+        assert_eq!(text(&check.expect("a check")["state"]), "missing", "{doctor}");
+    }
+}
+
 #[test]
 fn files_outside_stay_closed() {
     let ground = Ground::new(Who::Ordinary);
