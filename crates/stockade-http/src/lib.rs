@@ -24,6 +24,7 @@ mod metrics;
 mod names;
 mod refusal;
 mod rest;
+pub mod target;
 mod tls;
 mod token;
 
