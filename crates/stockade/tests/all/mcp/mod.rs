@@ -7,6 +7,7 @@ mod client;
 mod elicit;
 mod ends;
 mod hostile;
+mod inspector;
 mod proxy;
 mod real;
 mod tools;
