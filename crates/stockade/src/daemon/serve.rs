@@ -21,6 +21,7 @@ use super::{Standing, confine, gateway, launcher, lock, socket};
 use crate::Context;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
+use crate::outbound::Outbound;
 
 const STEP: &str = "daemon";
 /// Visitors at once; more wait to be taken.
@@ -46,10 +47,14 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     // Blocked before any other thread is there, so that none of them is ended by one.
     let signals = Signals::catch(&ENDING).map_err(|errno| Failure::new("signals", errno.to_string()))?;
     let (mut child, launcher) = launcher::start(places, &roots)?;
+    let outbound = Outbound::prepare(context)?;
     let listener = listen(&places.runtime)?;
     confine::confine(places)?;
+    if let Some(outbound) = &outbound {
+        outbound.speak(&Arc::default(), context)?;
+    }
     let visitors = Arc::new(Visitors::default());
-    let standing = Arc::new(Standing::new(launcher));
+    let standing = Arc::new(Standing::new(launcher).telling(outbound.as_ref().and_then(Outbound::ended_calls)));
     let shown = roots.iter().map(|root| escape(&root.to_string_lossy())).collect::<Vec<_>>().join(", ");
     context.printer.note(format!("serving runs in {shown}; `stockade run` finds it by itself"));
     let owner = args.attended.then(rustix::stdio::stdin);
@@ -58,6 +63,9 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     let _ = std::fs::remove_file(socket(&places.runtime));
     drop(listener);
     visitors.drain(&signals);
+    if let Some(outbound) = &outbound {
+        outbound.finish();
+    }
     drop(standing);
     // Its connection is gone, and it follows.
     let _ = child.wait();

@@ -12,6 +12,7 @@ use stockade_store::packs::Remembered;
 use stockade_store::policy::Compiled;
 
 use crate::failure::Failure;
+use crate::outbound::Queue;
 use crate::receipts;
 
 /// The most ledgers that are kept open: one for each durability.
@@ -31,6 +32,8 @@ pub(crate) struct Standing {
     /// Packs as they were last.
     pub(crate) packs: Remembered,
     ledgers: Mutex<Vec<Open>>,
+    /// Where the numbers of receipts that end a call are put, where anybody outside is told.
+    pub(crate) ended: Option<Arc<Queue<u64>>>,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,13 @@ struct Open {
 impl Standing {
     /// Nothing but a launcher yet.
     pub(crate) fn new(launcher: Launcher) -> Self {
-        Self { launcher, wanted: Mutex::default(), rules: Compiled::default(), packs: Remembered::default(), ledgers: Mutex::default() }
+        let (wanted, ledgers) = (Mutex::default(), Mutex::default());
+        Self { launcher, wanted, rules: Compiled::default(), packs: Remembered::default(), ledgers, ended: None }
+    }
+
+    /// The same, which says what ended.
+    pub(crate) fn telling(self, ended: Option<Arc<Queue<u64>>>) -> Self {
+        Self { ended, ..self }
     }
 
     /// Whether the very same jail was wanted lately; from now on it was.

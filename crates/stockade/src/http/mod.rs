@@ -43,6 +43,7 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     // It ends with this process, however that ends.
     let beside = Beside::start(args, context)?;
     let signals = catch_signals()?;
+    session.speak()?;
     context.printer.note(format!("REST at {}/v1", door.url()));
     context.printer.note(format!("MCP at {}/mcp", door.url()));
     let served = attend(door, &session, watch_signals(signals));

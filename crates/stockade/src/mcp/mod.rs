@@ -48,6 +48,7 @@ use crate::engine::asker::{AgentName, Asker};
 use crate::engine::overlay::{Kept, Overlays};
 use crate::failure::Failure;
 use crate::http::journal::Journal;
+use crate::outbound::Outbound;
 use calls::Calls;
 use granted::Offered;
 use held::Held;
@@ -77,6 +78,8 @@ pub(crate) struct Session {
     metrics: Arc<Metrics>,
     /// Who makes its jails ahead of demand, until the end.
     launcher: Mutex<Option<Child>>,
+    /// Who outside is told anything.
+    outbound: Option<Outbound>,
     journal: Option<Arc<Journal>>,
 }
 
@@ -103,7 +106,9 @@ impl Session {
         let workspace = workspace.path.as_path().to_owned();
         let places = context.places()?;
         let (child, launcher) = launcher::start(places, &[places.home.clone(), workspace.clone()])?;
-        context.standing = Some(Arc::new(Standing::new(launcher)));
+        let outbound = Outbound::prepare(&context)?;
+        let ended = outbound.as_ref().and_then(Outbound::ended_calls);
+        context.standing = Some(Arc::new(Standing::new(launcher).telling(ended)));
         Ok(Arc::new(Self {
             context,
             workspace,
@@ -114,6 +119,7 @@ impl Session {
             held: Held::default(),
             metrics: Arc::default(),
             journal,
+            outbound,
             launcher: Mutex::new(Some(child)),
         }))
     }
@@ -131,6 +137,11 @@ impl Session {
     /// How its calls are counted.
     pub(crate) fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
+    }
+
+    /// Begins to tell others: to be called when signals are caught and the server is confined, before it serves anybody.
+    pub(crate) fn speak(&self) -> Result<(), Failure> {
+        self.outbound.as_ref().map_or(Ok(()), |outbound| outbound.speak(&self.metrics, &self.context))
     }
 
     /// Ends every call, and lets none in any more.
@@ -155,6 +166,9 @@ impl Session {
                 }
                 Err(failure) => failed = Some(failure),
             }
+        }
+        if let Some(outbound) = &self.outbound {
+            outbound.finish();
         }
         if let Some(standing) = &self.context.standing {
             standing.launcher.end();

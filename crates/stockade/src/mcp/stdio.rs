@@ -23,6 +23,7 @@ pub(crate) fn run(args: &McpArgs, flags: OutputFlags, context: &Context) -> Resu
         context.printer.note("this serves an MCP client on standard input; `stockade mcp --help` says how to add it to one");
     }
     let signals = catch_signals()?;
+    session.speak()?;
     let served = serve(&session, watch_signals(signals));
     session.close();
     let told = session.finish();

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use stockade_core::escape::escape;
 use stockade_ledger::payload::Payloads;
 use stockade_ledger::receipt::Draft;
+#[cfg(wall)]
+use stockade_ledger::receipt::Kind;
 use stockade_ledger::redact::Redact;
 use stockade_ledger::{Durability, Ledger, LedgerError, Options, Order, Weight};
 use stockade_store::settings::Settings;
@@ -30,6 +32,9 @@ pub(crate) struct Book {
     directory: PathBuf,
     keeping: Keeping,
     ledger: OnceCell<Result<Arc<Ledger>, Failure>>,
+    /// Who is told of calls that ended.
+    #[cfg(wall)]
+    ended: Option<Arc<crate::outbound::Queue<u64>>>,
 }
 
 impl Book {
@@ -48,7 +53,13 @@ impl Book {
             // Set once, right here.
             let _ = ledger.set(standing.ledger(&directory, keeping.durability));
         }
-        Self { directory, keeping, ledger }
+        Self {
+            directory,
+            keeping,
+            ledger,
+            #[cfg(wall)]
+            ended: context.standing.as_ref().and_then(|standing| standing.ended.clone()),
+        }
     }
 
     /// The ledger of whoever typed a command; a project has no say in it.
@@ -61,7 +72,14 @@ impl Book {
 
     /// Writes a receipt, as durably as the settings ask for.
     pub(crate) fn append(&self, draft: &Draft, weight: Weight, redactor: &dyn Redact) -> Result<(), Failure> {
-        self.ledger()?.append(draft, weight, redactor).map(drop).map_err(|error| failure(&error))
+        let appended = self.ledger()?.append(draft, weight, redactor).map_err(|error| failure(&error))?;
+        #[cfg(wall)]
+        if let Some(ended) = self.ended.as_ref().filter(|_| matches!(draft.kind, Kind::Outcome | Kind::Denied)) {
+            ended.push(appended.seq);
+        }
+        #[cfg(not(wall))]
+        let _ = appended;
+        Ok(())
     }
 
     /// Gives up the room that is kept back where the disk is full: who is about to make some must be able to write that down.

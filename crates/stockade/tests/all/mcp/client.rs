@@ -13,7 +13,7 @@ use crate::wall::Ground;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A server and the two pipes to it.
-pub(super) struct Client {
+pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -24,17 +24,17 @@ pub(super) struct Client {
 
 impl Client {
     /// Starts a server and shakes hands with it, in the era of `initialize`.
-    pub(super) fn new(ground: &Ground) -> Self {
+    pub(crate) fn new(ground: &Ground) -> Self {
         Self::known_as(ground, "by hand", &json!({}))
     }
 
     /// The same by another name, and able to do this.
-    pub(super) fn known_as(ground: &Ground, name: &str, capabilities: &Value) -> Self {
+    pub(crate) fn known_as(ground: &Ground, name: &str, capabilities: &Value) -> Self {
         Self::bare(ground, &[]).greeting(name, capabilities)
     }
 
     /// Shakes hands with a server that was started.
-    pub(super) fn greeted(client: Self) -> Self {
+    pub(crate) fn greeted(client: Self) -> Self {
         client.greeting("by hand", &json!({}))
     }
 
@@ -53,7 +53,7 @@ impl Client {
     }
 
     /// Starts a server and says nothing.
-    pub(super) fn bare(ground: &Ground, flags: &[&str]) -> Self {
+    pub(crate) fn bare(ground: &Ground, flags: &[&str]) -> Self {
         let mut command = ground.stockade(["mcp"].iter().chain(flags));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
@@ -70,31 +70,31 @@ impl Client {
     }
 
     /// Writes one line.
-    pub(super) fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         self.write(format!("{message}\n").as_bytes());
     }
 
     /// Writes bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.input.as_mut().expect("open").write_all(bytes).expect("written");
     }
 
     /// Sends a request and does not wait.
-    pub(super) fn request(&mut self, method: &str, params: &Value) -> i64 {
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> i64 {
         self.next += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
         self.next
     }
 
     /// The next message, whatever it is.
-    pub(super) fn message(&mut self) -> Value {
+    pub(crate) fn message(&mut self) -> Value {
         let value = self.lines.recv_timeout(PATIENCE).expect("a message");
         assert!(value.get("not the protocol").is_none(), "{value}");
         value
     }
 
     /// The answer to a request.
-    pub(super) fn answer(&mut self, id: i64) -> Value {
+    pub(crate) fn answer(&mut self, id: i64) -> Value {
         if let Some(at) = self.aside.iter().position(|value| value["id"] == id) {
             return self.aside.remove(at);
         }
@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// The next message of this kind that the server sends by itself.
-    pub(super) fn told(&mut self, method: &str) -> Value {
+    pub(crate) fn told(&mut self, method: &str) -> Value {
         if let Some(at) = self.aside.iter().position(|value| value["method"] == method) {
             return self.aside.remove(at);
         }
@@ -122,45 +122,45 @@ impl Client {
     }
 
     /// What arrived besides answers that were waited for.
-    pub(super) fn aside(&self) -> &[Value] {
+    pub(crate) fn aside(&self) -> &[Value] {
         &self.aside
     }
 
     /// A request and its answer.
-    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params);
         self.answer(id)
     }
 
     /// A tool call and its result.
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         let answer = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
         answer.get("result").cloned().unwrap_or_else(|| panic!("{tool}: {answer}"))
     }
 
     /// A script and its result.
-    pub(super) fn shell(&mut self, script: &str) -> Value {
+    pub(crate) fn shell(&mut self, script: &str) -> Value {
         self.call("shell", &json!({ "script": script }))
     }
 
     /// A tool call of somebody who wants progress, not waited for.
-    pub(super) fn begin_patiently(&mut self, tool: &str, arguments: &Value) -> i64 {
+    pub(crate) fn begin_patiently(&mut self, tool: &str, arguments: &Value) -> i64 {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "tok" } }))
     }
 
     /// A tool call that is not waited for.
-    pub(super) fn begin(&mut self, tool: &str, arguments: &Value) -> i64 {
+    pub(crate) fn begin(&mut self, tool: &str, arguments: &Value) -> i64 {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
     /// Closes the input and gives the code and what was said on stderr.
-    pub(super) fn close(mut self) -> (Option<i32>, String) {
+    pub(crate) fn close(mut self) -> (Option<i32>, String) {
         drop(self.input.take());
         self.ended()
     }
 
     /// Waits for its end.
-    pub(super) fn ended(mut self) -> (Option<i32>, String) {
+    pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().expect("a pipe");
         stderr.read_to_string(&mut said).expect("stderr is UTF-8");
@@ -168,7 +168,7 @@ impl Client {
     }
 
     /// The server's process.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }

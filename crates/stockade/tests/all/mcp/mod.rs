@@ -13,6 +13,7 @@ mod real;
 mod tools;
 
 pub(crate) use approvals::ASKS;
+pub(crate) use client::Client;
 pub(crate) use elicit::OWN_WORD;
 pub(crate) use real::python;
 
