@@ -23,6 +23,7 @@ use crate::budget::{Account, Budget, Bytes, UsedUp};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
 use crate::redact::{self, Redacted, Values};
 use crate::shared::lock;
+use crate::sign::{self, SIGNATURE};
 use crate::sources::{self, Lease, Slot, SourceError, Surroundings};
 use crate::talk::message::Extent;
 use crate::{HostPattern, SecretName, SecretValue};
@@ -149,6 +150,9 @@ pub enum BrokerError {
         /// What is used up.
         why: UsedUp,
     },
+    /// A value that nothing can be signed with.
+    #[error("the secret `{0}` begins with `whsec_` and is no key in base64 of 16 bytes or more")]
+    NoKey(SecretName),
     /// Values that cannot be looked for.
     #[error(transparent)]
     Redact(#[from] RedactError),
@@ -169,6 +173,7 @@ impl BrokerError {
             | Self::NotBound { .. }
             | Self::Twice(_)
             | Self::TooMany(_)
+            | Self::NoKey(_)
             | Self::Redact(_)
             | Self::Placeholder(_) => None,
         }
@@ -255,6 +260,12 @@ impl Broker {
         let caller = self.entry(sandbox, name, |entry| entry.account.check((self.clock)()).map(|()| entry.caller.clone()))?;
         let lease = self.fetch(name, caller.as_deref())?;
         self.answer(sandbox, name, lease)
+    }
+
+    /// Signs a message with a sandbox's secret; counts a use. Who asks never sees the value.
+    pub fn sign(&self, sandbox: &SandboxLabel, name: &SecretName, message: &[u8]) -> Result<[u8; SIGNATURE], BrokerError> {
+        let answer = self.value(sandbox, name)?;
+        sign::sign(&answer.lease.value, message).ok_or_else(|| BrokerError::NoKey(name.clone()))
     }
 
     /// As [`Self::value`], where that needs no source; `None` where it does.

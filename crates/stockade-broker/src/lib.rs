@@ -8,7 +8,7 @@
 //!
 //! Only this crate and egress ever hold a real value. A broker is a process of its own ([`server`]) that speaks over socket pairs given at
 //! its start, or over a Unix socket whose peers must have the same user id and no PID namespace of their own ([`peer`]). A role is fixed per
-//! connection: who registers sandboxes cannot ask for values.
+//! connection: who registers sandboxes cannot ask for values, though it can have messages signed with one ([`sign`]).
 //!
 //! Threat assumption: the sandbox is hostile and cannot reach any of this. Other programs of the same user are not kept out by the file
 //! permissions here; that is what an approver's credential is for. Whoever may read the key file may read the store. Nothing here
@@ -26,6 +26,7 @@ pub mod placeholder;
 mod redact;
 pub mod server;
 mod shared;
+pub mod sign;
 pub mod sources;
 pub mod store;
 pub mod talk;

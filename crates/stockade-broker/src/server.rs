@@ -97,7 +97,9 @@ fn welcome(stream: &mut UnixStream, may_be: impl Fn(Role) -> bool) -> Result<Rol
             Ok(role)
         }
         Ask::Hello { version, .. } => Err(ServeError::Version(version)),
-        Ask::Register { .. } | Ask::Release { .. } | Ask::Redact { .. } | Ask::Value { .. } | Ask::Spend { .. } => Err(ServeError::NoHello),
+        Ask::Register { .. } | Ask::Release { .. } | Ask::Redact { .. } | Ask::Sign { .. } | Ask::Value { .. } | Ask::Spend { .. } => {
+            Err(ServeError::NoHello)
+        }
     }
 }
 
@@ -130,6 +132,10 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
                 Ok(Redacted { pieces, taken, counts }) => Reply::Redacted { id, pieces, taken, counts },
                 Err(error) => refused(id, &error),
             },
+            (Role::Owner, Ask::Sign { id, sandbox, name, message }) => match broker.sign(&sandbox, &name, &message) {
+                Ok(signature) => Reply::Signed { id, signature },
+                Err(error) => refused(id, &error),
+            },
             (Role::Egress, Ask::Value { id, sandbox, name }) => match broker.value_at_hand(&sandbox, &name) {
                 Some(answer) => given(id, answer),
                 None => match Place::take(&busy, MAX_BUSY) {
@@ -154,7 +160,7 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
                 Err(error) => refused(id, &error),
             },
             (Role::Owner, Ask::Value { id, .. } | Ask::Spend { id, .. })
-            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. } | Ask::Redact { id, .. }) => {
+            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. } | Ask::Redact { id, .. } | Ask::Sign { id, .. }) => {
                 deny(id, Refusal::Role, "this connection may not ask that")
             }
         };
@@ -181,7 +187,7 @@ fn refused(id: u32, error: &BrokerError) -> Reply {
     let why = match error {
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
         BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
-        BrokerError::Source(_) | BrokerError::Placeholder(_) => Refusal::NoValue,
+        BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) => Refusal::NoValue,
         BrokerError::UsedUp { .. } => Refusal::UsedUp,
         BrokerError::TooMany(_) | BrokerError::Redact(_) => Refusal::Busy,
     };

@@ -170,6 +170,29 @@ fn a_sandbox_is_forgotten_when_released_and_when_its_owner_goes() {
 }
 
 #[test]
+fn who_owns_a_sandbox_has_messages_signed_and_never_sees_the_key() {
+    let ground = ground(Vec::new());
+    let mut owner = ground.owner();
+    let wishes = vec![wish("KEPT@a.com", None), wish("WORDS@a.com", Some("whsec_this is no base64"))];
+    owner.register(&label("gateway"), wishes).unwrap();
+    let signature = owner.sign(&label("gateway"), &name("KEPT"), b"msg_1.1.{}").unwrap();
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, VALUE.as_bytes());
+    aws_lc_rs::hmac::verify(&key, b"msg_1.1.{}", &signature).expect("the key that was kept");
+    assert_eq!(refusal(owner.sign(&label("gateway"), &name("WORDS"), b"x")).0, Refusal::NoValue);
+    assert_eq!(refusal(owner.sign(&label("gateway"), &name("OTHER"), b"x")).0, Refusal::NotBound);
+    assert_eq!(refusal(owner.sign(&label("another"), &name("KEPT"), b"x")).0, Refusal::Sandbox);
+    // Egress puts values into requests, and signs nothing.
+    let mut stream = ground.connection(Role::Egress);
+    let mut say = |ask: Ask| {
+        frame::write(&mut stream, &ask.encode()).unwrap();
+        Reply::decode(&frame::read(&mut stream).unwrap().unwrap()).unwrap()
+    };
+    say(Ask::Hello { version: 1, role: Role::Egress });
+    let reply = say(Ask::Sign { id: 1, sandbox: label("gateway"), name: name("KEPT"), message: b"x".to_vec() });
+    assert!(matches!(reply, Reply::Refused { why: Refusal::Role, .. }), "{reply:?}");
+}
+
+#[test]
 fn roles_are_kept_apart() {
     let ground = ground(Vec::new());
     ground.owner().register(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();

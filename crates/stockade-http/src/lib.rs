@@ -8,7 +8,7 @@
 //!
 //! [`Door`] listens, on loopback alone unless it has a certificate. `guard` judges the head of each request, `token` knows the one token that
 //! opens, `body` reads what follows, `mcp` passes it on to the SDK's own transport, whose refusals it rewords, `rest` to whoever answers `/v1`. `metrics`
-//! counts, and a `journal` is told.
+//! counts, and a `journal` is told. `post` is the other direction: one request over a stream that others opened.
 //!
 //! Threat assumption: whoever connects is hostile until they showed the token: another user of the machine, or a page in a browser that has
 //! this address by any name (DNS rebinding). Whoever has the token may ask for anything, and is bounded: bytes of a head and of a body, the time
@@ -22,8 +22,10 @@ mod journal;
 mod mcp;
 mod metrics;
 mod names;
+mod post;
 mod refusal;
 mod rest;
+pub mod target;
 mod tls;
 mod token;
 
@@ -31,8 +33,9 @@ pub use door::{Door, Patience};
 pub use error::HttpError;
 pub use guard::{Guard, Head};
 pub use journal::{Answered, Journal};
-pub use metrics::{Metrics, Running, Verdict};
+pub use metrics::{Metrics, Outward, Running, Verdict};
 pub use names::Names;
+pub use post::{Post, PostError};
 pub use refusal::{Answer, Reason, Refusal};
 pub use rest::{Answering, Rest, Source, Template, json, streamed};
 pub use tls::Identity;

@@ -30,6 +30,32 @@ impl Verdict {
     }
 }
 
+/// What a server sends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outward {
+    /// That something waits for a person.
+    Webhook,
+    /// What calls came to.
+    Traces,
+}
+
+impl Outward {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Traces => "traces",
+        }
+    }
+}
+
+/// What was sent and what was given up, of one kind.
+#[derive(Debug, Default)]
+struct Sent {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
 /// The counters of one server.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -39,6 +65,8 @@ pub struct Metrics {
     count: AtomicU64,
     microseconds: AtomicU64,
     answers: [AtomicU64; 5],
+    webhook: Sent,
+    traces: Sent,
 }
 
 /// A call that is counted as running until the value goes.
@@ -74,6 +102,23 @@ impl Metrics {
         }
     }
 
+    /// Something was sent, and taken.
+    pub fn sent(&self, what: Outward) {
+        add(&self.outward(what).sent, 1);
+    }
+
+    /// So much was given up.
+    pub fn dropped(&self, what: Outward, count: u64) {
+        add(&self.outward(what).dropped, count);
+    }
+
+    fn outward(&self, what: Outward) -> &Sent {
+        match what {
+            Outward::Webhook => &self.webhook,
+            Outward::Traces => &self.traces,
+        }
+    }
+
     fn ended(&self, verdict: Verdict, seconds: f64) {
         let counters = VERDICTS.iter().zip(&self.verdicts);
         counters.filter(|((known, _), _)| *known == verdict).for_each(|(_, counter)| add(counter, 1));
@@ -101,6 +146,13 @@ impl Metrics {
         page.head("stockade_http_answers_total", "counter", "Answers to HTTP requests, by class of their status.");
         for (class, counter) in (1..).zip(&self.answers) {
             page.value(&format!("stockade_http_answers_total{{status=\"{class}xx\"}}"), read(counter));
+        }
+        page.head("stockade_outbound_total", "counter", "What the server sent by itself, by what became of it.");
+        for what in [Outward::Webhook, Outward::Traces] {
+            let Sent { sent, dropped } = self.outward(what);
+            for (result, counter) in [("sent", sent), ("dropped", dropped)] {
+                page.value(&format!("stockade_outbound_total{{kind=\"{}\",result=\"{result}\"}}", what.name()), read(counter));
+            }
         }
         page.head("stockade_http_connections", "gauge", "Open connections.");
         page.value("stockade_http_connections", now.connections);

@@ -28,6 +28,8 @@ mod failure;
 mod http;
 #[cfg(wall)]
 mod mcp;
+#[cfg(wall)]
+mod outbound;
 mod passphrase;
 mod printer;
 mod receipts;

@@ -53,4 +53,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pack", body: targets::pack::body, seeds: targets::pack::seeds, tries: 3_000 },
     Target { name: "receipts", body: targets::receipts::body, seeds: targets::receipts::seeds, tries: 2_000 },
     Target { name: "door", body: targets::door::body, seeds: targets::door::seeds, tries: 3_000 },
+    Target { name: "carried", body: targets::carried::body, seeds: targets::carried::seeds, tries: 1_500 },
+    Target { name: "rest", body: targets::rest::body, seeds: targets::rest::seeds, tries: 20_000 },
 ];

@@ -63,8 +63,11 @@ fn introduce(stream: &mut UnixStream, role: Role) -> Result<(), ClientError> {
     match Reply::decode(&first)? {
         Reply::Welcome { version: VERSION } => Ok(()),
         Reply::Welcome { .. } => Err(ClientError::Version),
-        Reply::Registered { .. } | Reply::Redacted { .. } | Reply::Value { .. } | Reply::Done { .. } | Reply::Refused { .. } => {
-            Err(ClientError::Unfit)
-        }
+        Reply::Registered { .. }
+        | Reply::Redacted { .. }
+        | Reply::Signed { .. }
+        | Reply::Value { .. }
+        | Reply::Done { .. }
+        | Reply::Refused { .. } => Err(ClientError::Unfit),
     }
 }

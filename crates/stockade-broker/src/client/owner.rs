@@ -6,6 +6,7 @@ use super::{ClientError, introduce};
 use crate::SecretName;
 use crate::broker::{Bound, SandboxLabel, Wish};
 use crate::placeholder::Placeholder;
+use crate::sign::SIGNATURE;
 use crate::talk::frame;
 use crate::talk::message::{Ask, Extent, Reply, Role};
 
@@ -77,6 +78,14 @@ impl Owner {
         Ok((clean, counts))
     }
 
+    /// Signs a message with a sandbox's secret.
+    pub fn sign(&mut self, sandbox: &SandboxLabel, name: &SecretName, message: &[u8]) -> Result<[u8; SIGNATURE], ClientError> {
+        match self.ask(|id| Ask::Sign { id, sandbox: sandbox.clone(), name: name.clone(), message: message.to_vec() })? {
+            Reply::Signed { signature, .. } => Ok(signature),
+            other => Err(unfit(other)),
+        }
+    }
+
     /// One piece that is too long for a message, window by window.
     fn redact_long(
         &mut self,
@@ -128,8 +137,11 @@ impl Owner {
 pub(super) fn unfit(reply: Reply) -> ClientError {
     match reply {
         Reply::Refused { why, message, hint, .. } => ClientError::Refused { why, message, hint },
-        Reply::Welcome { .. } | Reply::Registered { .. } | Reply::Redacted { .. } | Reply::Value { .. } | Reply::Done { .. } => {
-            ClientError::Unfit
-        }
+        Reply::Welcome { .. }
+        | Reply::Registered { .. }
+        | Reply::Redacted { .. }
+        | Reply::Signed { .. }
+        | Reply::Value { .. }
+        | Reply::Done { .. } => ClientError::Unfit,
     }
 }

@@ -9,6 +9,7 @@ use super::frame::FrameError;
 use crate::binding::{MAX_HOSTS, SecretBinding};
 use crate::broker::{Keep, MAX_SECRETS, SandboxLabel, Wish};
 use crate::budget::Bytes;
+use crate::sign::{MAX_MESSAGE, SIGNATURE};
 use crate::{HostPattern, SecretName, SecretValue};
 
 /// The longest placeholder or message to a person.
@@ -68,6 +69,17 @@ pub enum Ask {
         extent: Extent,
         /// The pieces.
         pieces: Vec<Vec<u8>>,
+    },
+    /// Owner: sign a message with a secret.
+    Sign {
+        /// Of this question.
+        id: u32,
+        /// Which sandbox.
+        sandbox: SandboxLabel,
+        /// Which secret.
+        name: SecretName,
+        /// The message.
+        message: Vec<u8>,
     },
     /// Egress: the value of a secret, for one use.
     Value {
@@ -132,6 +144,13 @@ pub enum Reply {
         /// What was taken out, and how often.
         counts: Vec<(SecretName, u64)>,
     },
+    /// To `Sign`.
+    Signed {
+        /// Of the question.
+        id: u32,
+        /// The signature.
+        signature: [u8; SIGNATURE],
+    },
     /// To `Release` and `Spend`.
     Done {
         /// Of the question.
@@ -192,6 +211,10 @@ impl Ask {
                 let head = Writer::new(6, room).word(*id).bytes(sandbox.as_str().as_bytes()).byte(extent).short(pieces.len() as u16);
                 pieces.iter().fold(head, |writer, piece| writer.long_bytes(piece))
             }
+            Self::Sign { id, sandbox, name, message } => {
+                let head = Writer::new(7, message.len() + 4).word(*id).bytes(sandbox.as_str().as_bytes());
+                head.bytes(name.as_str().as_bytes()).long_bytes(message)
+            }
             Self::Value { id, sandbox, name } => {
                 Writer::new(4, 0).word(*id).bytes(sandbox.as_str().as_bytes()).bytes(name.as_str().as_bytes())
             }
@@ -240,6 +263,13 @@ impl Ask {
                     (0..count).map(|_| reader.long_bytes().map(<[u8]>::to_vec)).collect::<Result<_, _>>()?
                 },
             },
+            7 => {
+                let (id, sandbox, name, message) = (reader.word()?, label(&mut reader)?, name(&mut reader)?, reader.long_bytes()?);
+                if message.len() > MAX_MESSAGE {
+                    return Err(FrameError::Malformed("more than is signed"));
+                }
+                Self::Sign { id, sandbox, name, message: message.to_vec() }
+            }
             _ => return Err(FrameError::Malformed("an unknown question")),
         };
         reader.end().map(|()| ask)
@@ -278,6 +308,7 @@ impl Reply {
                     .iter()
                     .fold(pieces.short(counts.len() as u16), |writer, (name, count)| writer.bytes(name.as_str().as_bytes()).long(*count))
             }
+            Self::Signed { id, signature } => Writer::new(7, 0).word(*id).bytes(signature),
             Self::Done { id } => Writer::new(4, 0).word(*id),
             Self::Refused { id, why, message, hint } => {
                 let why = REFUSALS.iter().position(|refusal| refusal == why).unwrap_or_default() as u8;
@@ -340,6 +371,10 @@ impl Reply {
                 let counts = (0..count).map(|_| Ok((name(&mut reader)?, reader.long()?))).collect::<Result<_, FrameError>>()?;
                 Self::Redacted { id, pieces, taken, counts }
             }
+            7 => Self::Signed {
+                id: reader.word()?,
+                signature: reader.bytes()?.try_into().map_err(|_| FrameError::Malformed("a signature that is none"))?,
+            },
             _ => return Err(FrameError::Malformed("an unknown answer")),
         };
         reader.end().map(|()| reply)
@@ -351,6 +386,7 @@ impl Reply {
             Self::Welcome { .. } => None,
             Self::Registered { id, .. }
             | Self::Redacted { id, .. }
+            | Self::Signed { id, .. }
             | Self::Value { id, .. }
             | Self::Done { id }
             | Self::Refused { id, .. } => Some(*id),
@@ -434,6 +470,7 @@ mod tests {
                 extent: Extent::Beginning,
                 pieces: vec![Vec::new(), b"\xff x".to_vec(), vec![7; 300]],
             },
+            Ask::Sign { id: 12, sandbox: sandbox.clone(), name: name.clone(), message: b"msg_1.1.{}".to_vec() },
             Ask::Value { id: 9, sandbox: sandbox.clone(), name: name.clone() },
             Ask::Spend { id: 10, sandbox, name, bytes: u64::MAX },
         ]
@@ -453,6 +490,7 @@ mod tests {
                 taken: 12,
                 counts: vec![("A".parse().unwrap(), 2)],
             },
+            Reply::Signed { id: 7, signature: [9; SIGNATURE] },
             Reply::Done { id: 4 },
             Reply::Refused { id: 5, why: Refusal::Busy, message: "no".into(), hint: String::new() },
         ]

@@ -16,7 +16,11 @@ use super::error::ApprovalError;
 pub(crate) const DIRECTORY: &str = "approvals";
 const FILE: &str = "approvals.db";
 /// The steps from an empty file to the present form; the number of the last one is the file's `user_version`.
-const MIGRATIONS: &[&str] = &[include_str!("../../schema/001_approvals.sql"), include_str!("../../schema/002_carried.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../schema/001_approvals.sql"),
+    include_str!("../../schema/002_carried.sql"),
+    include_str!("../../schema/003_told.sql"),
+];
 /// How long somebody else may hold it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -46,6 +50,18 @@ pub(super) fn open_existing(state: &Path) -> Result<Option<(Connection, PathBuf)
         return Ok(None);
     }
     connect(&path).map(|connection| Some((connection, path)))
+}
+
+/// Takes a lock that lies beside the database; `None` while somebody else has it.
+pub(super) fn lock(path: &Path, name: &str) -> Result<Option<std::fs::File>, ApprovalError> {
+    let path = path.with_file_name(name);
+    let failed = |error| ApprovalError::Create(path.clone(), error);
+    let file = std::fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 fn connect(path: &Path) -> Result<Connection, ApprovalError> {

@@ -21,12 +21,15 @@
 //! A client that answers by itself, because rules let it, answers for one call that begins in the same moment: such a yes is never stored as one, so
 //! that nobody can write it into the file. What it carries between two messages is sealed (`carried`).
 //!
+//! What others are to be told of all this is remembered with it (`news`), so that it is told once.
+//!
 //! Not done here: evaluating rules (whoever runs a call does that each time), asking a person, and writing receipts.
 
 mod binding;
 mod carried;
 mod database;
 mod error;
+mod news;
 mod request;
 mod store;
 #[cfg(test)]
@@ -36,6 +39,7 @@ mod warrant;
 pub use binding::{Bound, BoundFile, Contents, Input, Variable, Visibility, Wanted};
 pub(crate) use database::directory;
 pub use error::ApprovalError;
+pub use news::{Happened, News, Telling};
 pub use request::{Request, RequestId, State};
 pub(crate) use store::pass_time;
 pub use store::{Asking, MOST_PENDING, MOST_SHOWN, Otherwise, Scope, Settled, Store, Waiting};

@@ -438,3 +438,62 @@ fn what_is_approved_is_what_was_seen() {
     assert_eq!(store.pending(NOW).unwrap().len(), 1);
     assert_eq!(store.pending(NOW + PENDING_FOR).unwrap(), []);
 }
+
+/// What there is to tell, by request; all of it is told.
+fn tell(store: &mut Store, telling: &Telling, now: i64) -> Vec<(String, Happened)> {
+    let news = store.news(telling, now).unwrap();
+    for one in &news {
+        store.told(telling, one).unwrap();
+    }
+    news.into_iter().map(|one| (one.request.id, one.happened)).collect()
+}
+
+#[test]
+fn each_turn_of_a_request_is_news_once() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = Store::open(root.path()).unwrap();
+    let telling = store.begin_telling().unwrap().expect("nobody else tells");
+    assert_eq!(tell(&mut store, &telling, NOW), []);
+    let push = waits(settle(&mut store, &call("push"), None, NOW));
+    let pull = waits(settle(&mut store, &call("pull"), None, NOW));
+    let fetch = waits(settle(&mut store, &call("fetch"), None, NOW));
+    let all = [&push, &pull, &fetch].map(|waiting| (waiting.id.clone(), Happened::Requested));
+    assert_eq!(store.news(&telling, NOW).unwrap().len(), 3, "what was not told stays news");
+    assert_eq!(tell(&mut store, &telling, NOW), all);
+    waits(settle(&mut store, &call("push"), None, NOW + 1));
+    assert_eq!(tell(&mut store, &telling, NOW + 1), [], "asked again, it is no news");
+    approve(&mut store, &push, Scope::Once, &me(), NOW + 2).unwrap();
+    store.deny(&id(&pull), "me", Method::SameUid, NOW + 2).unwrap();
+    let decided = [&push, &pull].map(|waiting| (waiting.id.clone(), Happened::Decided));
+    assert_eq!(tell(&mut store, &telling, NOW + 3), decided);
+    assert!(matches!(settle(&mut store, &call("push"), None, NOW + 4), Ok(Settled::Approved(_))));
+    assert_eq!(tell(&mut store, &telling, NOW + 4), [], "that it ran is in its receipt");
+    assert_eq!(tell(&mut store, &telling, NOW + 4 + DENIED_FOR), [], "a no that lapses");
+    assert_eq!(tell(&mut store, &telling, NOW + PENDING_FOR), [(fetch.id, Happened::Expired)]);
+}
+
+#[test]
+fn what_nobody_was_told_in_time_is_told_as_it_stands() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = Store::open(root.path()).unwrap();
+    let [old, quick, late] = ["old", "quick", "late"].map(|word| waits(settle(&mut store, &call(word), None, NOW)));
+    approve(&mut store, &old, Scope::Once, &me(), NOW).unwrap();
+    approve(&mut store, &quick, Scope::Once, &me(), NOW + 1000).unwrap();
+    assert!(matches!(settle(&mut store, &call("quick"), None, NOW + 1000), Ok(Settled::Approved(_))));
+    let telling = store.begin_telling().unwrap().expect("nobody else tells");
+    // What was over long before anybody listened is left out.
+    let news = tell(&mut store, &telling, NOW + 1001);
+    assert_eq!(news, [(quick.id, Happened::Decided), (late.id, Happened::Requested)]);
+    assert_eq!(tell(&mut store, &telling, NOW + APPROVED_FOR), [(old.id, Happened::Expired)], "approved, and never used");
+}
+
+#[test]
+fn one_process_tells_at_a_time() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(root.path()).unwrap();
+    let telling = store.begin_telling().unwrap();
+    let other = Store::open(root.path()).unwrap();
+    assert!(telling.is_some() && other.begin_telling().unwrap().is_none());
+    drop(telling);
+    assert!(other.begin_telling().unwrap().is_some());
+}

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use jsonl::prove;
+pub use otlp::spans;
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;

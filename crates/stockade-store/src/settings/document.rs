@@ -269,7 +269,7 @@ mod tests {
                 "{\"sandbox\":{\"bakend\":1}}",
                 "/s.json:1:13 near `\"bakend\":1}}`: unknown setting `sandbox.bakend`; the nearest known one is `sandbox.backend`",
             ),
-            ("{\"\":1}", "/s.json:1:2 near `\"\":1}`: unknown setting ``; the nearest known one is `sandbox.e2b`"),
+            ("{\"\":1}", "/s.json:1:2 near `\"\":1}`: unknown setting ``; the nearest known one is `approvals.webhook.url`"),
             ("{\"sandbox\":1}", "/s.json:1:2 near `\"sandbox\":1}`: `sandbox` must be an object, not the number 1"),
             (
                 "{\"sandbox\":{\"image\":1e999}}",

@@ -37,7 +37,7 @@ pub(crate) use nearest::closest;
 pub use prices::Price;
 pub use secrets::{OnMisuse, Place, SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
-pub use typed::{Accel, Backend, Caller, Durability, Witness};
+pub use typed::{Accel, Backend, Caller, Durability, Endpoint, Witness};
 
 use crate::places::Places;
 use document::Document;

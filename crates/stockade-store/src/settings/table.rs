@@ -68,11 +68,15 @@ pub static KEYS: &[Key] = &[
     key("agent.prices", Kind::Prices, Value::Prices(Vec::new()), Never),
     key("daemon.autostart", Kind::Bool, Value::Bool(false), Never),
     null("approvals.notify.command", TEXT_OR_NULL, "nobody is told", Never),
+    null("approvals.webhook.url", TEXT_OR_NULL, "nobody is told", Never),
+    null("approvals.webhook.secret", TEXT_OR_NULL, "needed with a URL", Never),
     key("receipts.durability", Kind::Choice(&["effect", "always", "process"]), Value::word("effect"), Never),
     null("receipts.witness.directory", TEXT_OR_NULL, "no witness", Never),
     null("receipts.witness.command", TEXT_OR_NULL, "no witness", Never),
     null("receipts.witness.name", TEXT_OR_NULL, "needed with a command", Never),
     null("receipts.witness.publicKey", TEXT_OR_NULL, "needed with a command", Never),
+    null("telemetry.otlp.url", TEXT_OR_NULL, "nothing is sent", Never),
+    null("telemetry.otlp.secret", TEXT_OR_NULL, "no token is sent", Never),
 ];
 
 /// The setting of that name.

@@ -63,7 +63,7 @@ fn defaults_are_those_of_the_contract() {
     let settings = load("", "", "").unwrap();
     assert_eq!(settings, Settings::defaults());
     let values: serde_json::Map<String, Json> = settings.list().into_iter().map(|row| (row.key.to_owned(), row.value)).collect();
-    let expected = json!({
+    let mut expected = json!({
         "sandbox.enabled": true, "sandbox.backend": "auto", "sandbox.persistent": false, "sandbox.image": "stockade-sandbox",
         "sandbox.workspaceMode": "overlay", "sandbox.allowedHosts": [], "sandbox.timeoutSeconds": null,
         "sandbox.limits.cpus": null, "sandbox.limits.memory": null, "sandbox.limits.pids": 4096, "sandbox.limits.disk": 10240,
@@ -74,9 +74,15 @@ fn defaults_are_those_of_the_contract() {
         "sandbox.microvm.diskSize": 4096, "sandbox.microvm.accel": "auto",
         "sandbox.docker.host": null, "sandbox.docker.runtime": null, "sandbox.e2b.template": null, "sandbox.e2b.domain": null,
         "sandbox.kubernetes.context": null, "sandbox.kubernetes.namespace": null, "sandbox.kubernetes.runtimeClass": null,
-        "secrets": {}, "agent.prices": {}, "daemon.autostart": false, "approvals.notify.command": null, "receipts.durability": "effect",
-        "receipts.witness.directory": null, "receipts.witness.command": null, "receipts.witness.name": null, "receipts.witness.publicKey": null,
     });
+    // As many as the macro takes, and the rest.
+    let rest = json!({
+        "secrets": {}, "agent.prices": {}, "daemon.autostart": false, "approvals.notify.command": null,
+        "approvals.webhook.url": null, "approvals.webhook.secret": null, "receipts.durability": "effect",
+        "receipts.witness.directory": null, "receipts.witness.command": null, "receipts.witness.name": null, "receipts.witness.publicKey": null,
+        "telemetry.otlp.url": null, "telemetry.otlp.secret": null,
+    });
+    expected.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     assert_eq!(Json::Object(values), expected);
     assert!(settings.list().iter().all(|row| row.source == "default" && row.file.is_none() && row.line.is_none()));
 }
@@ -319,7 +325,8 @@ fn typed_values() {
         "secrets": {"T": {"source": "file", "path": "/t"}},
         "agent": {"prices": {"m": {"input": 1, "output": 2}}},
         "daemon": {"autostart": true},
-        "approvals": {"notify": {"command": "/n --x"}},
+        "approvals": {"notify": {"command": "/n --x"}, "webhook": {"url": "https://w/", "secret": "W"}},
+        "telemetry": {"otlp": {"url": "https://o/v1/traces", "secret": "O"}},
         "receipts": {"durability": "process", "witness": {"directory": "/w", "command": "/c", "name": "n", "publicKey": "/k"}},
     });
     let settings = load(&user.to_string(), "", "").unwrap();
@@ -346,6 +353,8 @@ fn typed_values() {
     assert_eq!(settings.prices().value.first().map(|price| (price.model.as_str(), price.cache_read)), Some(("m", 1.0)));
     assert_eq!(settings.autostart(), sourced(true, &source));
     assert_eq!(settings.notify(), some("/n --x"));
+    assert_eq!(settings.webhook(), Endpoint { url: some("https://w/"), secret: some("W") });
+    assert_eq!(settings.otlp(), Endpoint { url: some("https://o/v1/traces"), secret: some("O") });
     assert_eq!(settings.durability(), sourced(Durability::Process, &source));
     let (directory, command) = (some("/w"), some("/c"));
     assert_eq!(settings.witness(), Witness { directory, command, name: some("n"), key: some("/k") });

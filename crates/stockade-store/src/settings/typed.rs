@@ -89,6 +89,15 @@ pub struct Witness {
     pub key: Sourced<Option<String>>,
 }
 
+/// Somebody outside who is told something: `approvals.webhook`, `telemetry.otlp`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Endpoint {
+    /// Where.
+    pub url: Sourced<Option<String>>,
+    /// The name of the secret that goes with it.
+    pub secret: Sourced<Option<String>>,
+}
+
 /// How a microVM is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
@@ -323,6 +332,16 @@ impl Settings {
     /// The program, and its arguments, that tells a person that something waits for them.
     pub fn notify(&self) -> Sourced<Option<String>> {
         self.optional("approvals.notify.command")
+    }
+
+    /// Who outside is told what waits for a person, and what became of it.
+    pub fn webhook(&self) -> Endpoint {
+        Endpoint { url: self.optional("approvals.webhook.url"), secret: self.optional("approvals.webhook.secret") }
+    }
+
+    /// Who outside gets the spans of calls.
+    pub fn otlp(&self) -> Endpoint {
+        Endpoint { url: self.optional("telemetry.otlp.url"), secret: self.optional("telemetry.otlp.secret") }
     }
 
     /// When receipts are safe on disk.

@@ -22,6 +22,7 @@ use crate::Context;
 use crate::cli::ServeArgs;
 use crate::daemon::launcher::Scope;
 use crate::failure::Failure;
+use crate::outbound::Outbound;
 
 const STEP: &str = "daemon";
 /// Visitors at once; more wait to be taken.
@@ -49,10 +50,14 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     // What has no template is given back to the client, which raises its own walls.
     let scope = Scope { roots, walls: Vec::new(), hint: "stockade serve --root DIR" };
     let (mut child, launcher) = launcher::start(places, &scope)?;
+    let outbound = Outbound::prepare(context)?;
     let listener = listen(&places.runtime)?;
     confine::confine(places)?;
+    if let Some(outbound) = &outbound {
+        outbound.speak(&Arc::default(), context)?;
+    }
     let visitors = Arc::new(Visitors::default());
-    let standing = Arc::new(Standing::new(launcher, None));
+    let standing = Arc::new(Standing::new(launcher, None).telling(outbound.as_ref().and_then(Outbound::ended_calls)));
     let shown = scope.roots.iter().map(|root| escape(&root.to_string_lossy())).collect::<Vec<_>>().join(", ");
     context.printer.note(format!("serving runs in {shown}; `stockade run` finds it by itself"));
     let owner = args.attended.then(rustix::stdio::stdin);
@@ -61,6 +66,9 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     let _ = std::fs::remove_file(socket(&places.runtime));
     drop(listener);
     visitors.drain(&signals);
+    if let Some(outbound) = &outbound {
+        outbound.finish();
+    }
     drop(standing);
     // Its connection is gone, and it follows.
     let _ = child.wait();

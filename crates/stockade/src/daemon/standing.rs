@@ -13,6 +13,7 @@ use stockade_store::policy::Compiled;
 
 use super::Steward;
 use crate::failure::Failure;
+use crate::outbound::Queue;
 use crate::receipts;
 
 /// The most ledgers that are kept open: one for each durability.
@@ -34,6 +35,8 @@ pub(crate) struct Standing {
     /// Packs as they were last.
     pub(crate) packs: Remembered,
     ledgers: Mutex<Vec<Open>>,
+    /// Where the numbers of receipts that end a call are put, where anybody outside is told.
+    pub(crate) ended: Option<Arc<Queue<u64>>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,13 @@ impl Standing {
             rules: Compiled::default(),
             packs: Remembered::default(),
             ledgers: Mutex::default(),
+            ended: None,
         }
+    }
+
+    /// The same, which says what ended.
+    pub(crate) fn telling(self, ended: Option<Arc<Queue<u64>>>) -> Self {
+        Self { ended, ..self }
     }
 
     /// Whether the very same jail was wanted lately; from now on it was.

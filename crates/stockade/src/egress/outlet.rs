@@ -64,7 +64,7 @@ pub(crate) struct Cleaner {
 }
 
 /// A secret, and what the caller's environment had for it.
-type Taken = (SecretName, Result<SecretValue, Failure>);
+pub(crate) type Taken = (SecretName, Result<SecretValue, Failure>);
 
 /// What is behind it while it is open.
 struct Standing {
@@ -136,7 +136,7 @@ impl<'a> Outlet<'a> {
             reach: self.reach.clone(),
             secrets: bound.iter().map(|bound| substitute(bound, &settings)).collect(),
             authority,
-            roots: self.roots(),
+            roots: roots(self.context),
             logins: self.reach.logins.iter().map(login::Places::from).collect(),
         };
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
@@ -222,26 +222,9 @@ impl<'a> Outlet<'a> {
         Ok((Some(lookup), bound))
     }
 
-    /// Takes what the caller's environment has for secrets, and wipes it there: only the broker needs it from now on.
     fn take_values(&self) -> Result<(), Failure> {
-        let settings = self.secret_settings()?;
-        let environment = &self.context.environment;
-        let variables: Vec<(&SecretName, SecretName)> =
-            self.reach.secrets.iter().filter_map(|secret| Some((&secret.name, Broker::variable_of(&settings, &secret.name)?))).collect();
-        for (name, variable) in &variables {
-            let Some(value) = environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { continue };
-            let value = SecretValue::from_line(value.into_vec()).map_err(|error| {
-                Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
-                    .with_hint(format!("stockade secret set {name}"))
-            });
-            self.taken.borrow_mut().push(((*name).clone(), value));
-        }
-        // After all are read: two secrets may come from one variable.
-        for (_, variable) in &variables {
-            if environment.is_set(variable.as_str()) && environment.forget(variable.as_str()) == Wiped::No {
-                self.context.printer.warning(format!("the value of `{variable}` could not be wiped from this process's own environment"));
-            }
-        }
+        let names: Vec<&SecretName> = self.reach.secrets.iter().map(|secret| &secret.name).collect();
+        self.taken.replace(taken(&names, &self.secret_settings()?, self.context));
         Ok(())
     }
 
@@ -253,12 +236,35 @@ impl<'a> Outlet<'a> {
         let settings = Settings::load(self.context.places()?, None).map_err(|error| Failure::from_error("settings", &error))?;
         Ok(settings.secrets().value)
     }
+}
 
-    /// Where the caller says the machine's roots are.
-    fn roots(&self) -> Vec<PathBuf> {
-        let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(|name| self.context.environment.variable(name));
-        named.filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+/// Takes what the caller's environment has for secrets, and wipes it there: only the broker needs it from now on.
+pub(crate) fn taken(names: &[&SecretName], settings: &[SecretSetting], context: &Context) -> Vec<Taken> {
+    let environment = &context.environment;
+    let variables: Vec<(&SecretName, SecretName)> =
+        names.iter().filter_map(|name| Some((*name, Broker::variable_of(settings, name)?))).collect();
+    let mut taken = Vec::new();
+    for (name, variable) in &variables {
+        let Some(value) = environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { continue };
+        let value = SecretValue::from_line(value.into_vec()).map_err(|error| {
+            Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
+                .with_hint(format!("stockade secret set {name}"))
+        });
+        taken.push(((*name).clone(), value));
     }
+    // After all are read: two secrets may come from one variable.
+    for (_, variable) in &variables {
+        if environment.is_set(variable.as_str()) && environment.forget(variable.as_str()) == Wiped::No {
+            context.printer.warning(format!("the value of `{variable}` could not be wiped from this process's own environment"));
+        }
+    }
+    taken
+}
+
+/// Where the caller says the machine's roots are.
+pub(crate) fn roots(context: &Context) -> Vec<PathBuf> {
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(|name| context.environment.variable(name));
+    named.filter(|path| !path.is_empty()).map(PathBuf::from).collect()
 }
 
 impl Gate for Outlet<'_> {
@@ -328,7 +334,8 @@ impl Drop for Outlet<'_> {
     }
 }
 
-fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
+/// What egress is told of a secret that stands for another.
+pub(crate) fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
     let setting = settings.iter().find(|setting| setting.name == *bound.binding.name());
     Substitute {
         placeholder: bound.placeholder.as_str().to_owned(),
@@ -351,13 +358,13 @@ fn part(place: Place) -> Part {
 }
 
 /// What egress raises when everything inside must end: the sandbox's end and that of egress.
-fn alarm() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
+pub(crate) fn alarm() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|errno| Failure::new("egress", format!("making the sandbox's alarm: {errno}")))
 }
 
 /// The pair over which connections are passed: the guest's end and ours.
-fn channel() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
+pub(crate) fn channel() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Failure::new("egress", format!("making the sandbox's channel: {errno}")))
 }

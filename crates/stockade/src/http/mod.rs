@@ -45,6 +45,7 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     let signals = catch_signals()?;
     // Everything is open by now: the listener, the certificate, the token.
     session.confine()?;
+    session.speak()?;
     context.printer.note(format!("REST at {}/v1", door.url()));
     context.printer.note(format!("MCP at {}/mcp", door.url()));
     let served = attend(door, &session, watch_signals(signals));

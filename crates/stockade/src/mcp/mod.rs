@@ -51,6 +51,7 @@ use crate::engine::asker::{AgentName, Asker};
 use crate::engine::overlay::{Kept, Overlays};
 use crate::failure::Failure;
 use crate::http::journal::Journal;
+use crate::outbound::Outbound;
 use calls::Calls;
 use granted::Offered;
 use held::Held;
@@ -81,6 +82,8 @@ pub(crate) struct Session {
     metrics: Arc<Metrics>,
     /// Who makes its jails and starts other processes, until the end.
     helpers: Mutex<Vec<Child>>,
+    /// Who outside is told anything.
+    outbound: Option<Outbound>,
     journal: Option<Arc<Journal>>,
 }
 
@@ -110,7 +113,9 @@ impl Session {
         ensure_private_dir(&places.state).map_err(|error| Failure::from_error("state", &error))?;
         let (launching, launcher) = launcher::start(places, &scope)?;
         let (serving, steward) = steward::start(&scope)?;
-        context.standing = Some(Arc::new(Standing::new(launcher, Some(steward))));
+        let outbound = Outbound::prepare(&context)?;
+        let ended = outbound.as_ref().and_then(Outbound::ended_calls);
+        context.standing = Some(Arc::new(Standing::new(launcher, Some(steward)).telling(ended)));
         Ok(Arc::new(Self {
             context,
             workspace,
@@ -122,6 +127,7 @@ impl Session {
             metrics: Arc::default(),
             journal,
             helpers: Mutex::new(vec![launching, serving]),
+            outbound,
         }))
     }
 
@@ -143,6 +149,11 @@ impl Session {
     /// How its calls are counted.
     pub(crate) fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
+    }
+
+    /// Begins to tell others: to be called when signals are caught and the server is confined, before it serves anybody.
+    pub(crate) fn speak(&self) -> Result<(), Failure> {
+        self.outbound.as_ref().map_or(Ok(()), |outbound| outbound.speak(&self.metrics, &self.context))
     }
 
     /// Ends every call, and lets none in any more.
@@ -167,6 +178,9 @@ impl Session {
                 }
                 Err(failure) => failed = Some(failure),
             }
+        }
+        if let Some(outbound) = &self.outbound {
+            outbound.finish();
         }
         if let Some(standing) = &self.context.standing {
             standing.launcher.end();

@@ -24,6 +24,7 @@ pub(crate) fn run(args: &McpArgs, flags: OutputFlags, context: &Context) -> Resu
     }
     let signals = catch_signals()?;
     session.confine()?;
+    session.speak()?;
     let served = serve(&session, watch_signals(signals));
     session.close();
     let told = session.finish();

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use stockade_core::escape::escape;
 use stockade_ledger::payload::Payloads;
 use stockade_ledger::receipt::Draft;
+#[cfg(wall)]
+use stockade_ledger::receipt::Kind;
 use stockade_ledger::redact::Redact;
 use stockade_ledger::{Durability, Ledger, LedgerError, Options, Order, Weight};
 use stockade_store::settings::Settings;
@@ -71,7 +73,19 @@ impl Book {
 
     /// Writes a receipt, as durably as the settings ask for.
     pub(crate) fn append(&self, draft: &Draft, weight: Weight, redactor: &dyn Redact) -> Result<(), Failure> {
-        self.ledger()?.append(draft, weight, redactor).map(drop).map_err(|error| failure(&error))
+        let appended = self.ledger()?.append(draft, weight, redactor).map_err(|error| failure(&error))?;
+        #[cfg(wall)]
+        if let Some(ended) = self
+            .standing
+            .as_ref()
+            .and_then(|standing| standing.ended.as_ref())
+            .filter(|_| matches!(draft.kind, Kind::Outcome | Kind::Denied))
+        {
+            ended.push(appended.seq);
+        }
+        #[cfg(not(wall))]
+        let _ = appended;
+        Ok(())
     }
 
     /// Gives up the room that is kept back where the disk is full: who is about to make some must be able to write that down.

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
-use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use stockade_core::escape::escape;
+use stockade_http::target::{self, BadQuery};
 use stockade_ledger::receipt::Trace;
 
 use super::answer::Problem;
@@ -20,8 +20,6 @@ use crate::mcp::Session;
 const CLIENT: &str = "x-stockade-client";
 /// What a client was doing when it asked.
 const TRACEPARENT: &str = "traceparent";
-/// Values of a query.
-const MOST_VALUES: usize = 32;
 
 /// One request.
 #[derive(Debug)]
@@ -115,42 +113,17 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 fn query(text: &str) -> Result<BTreeMap<String, String>, Problem> {
-    let mut values = BTreeMap::new();
-    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let both = decoded(name).zip(decoded(value));
-        let (name, value) = both.ok_or_else(|| Problem::malformed("the query is not UTF-8"))?;
-        let shown = escape(&name);
-        if values.insert(name, value).is_some() {
-            return Err(Problem::malformed(format!("`{shown}` is there twice")));
-        }
-        if values.len() > MOST_VALUES {
-            return Err(Problem::malformed(format!("the query has more than {MOST_VALUES} values")));
-        }
-    }
-    Ok(values)
-}
-
-/// Text of a query as it was meant.
-fn decoded(text: &str) -> Option<String> {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+    target::query(text).map_err(|error| {
+        Problem::malformed(match &error {
+            BadQuery::Twice(name) => format!("`{}` is there twice", escape(name)),
+            BadQuery::NotText | BadQuery::TooMany => error.to_string(),
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_is_read_strictly() {
-        let of = |text: &str| query(text).ok();
-        let pairs = |pairs: &[(&str, &str)]| Some(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
-        assert_eq!(of(""), pairs(&[]));
-        assert_eq!(of("path=%2Fa+b%26c&x"), pairs(&[("path", "/a b&c"), ("x", "")]));
-        assert_eq!(of("a=1&a=2"), None);
-        assert_eq!(of("a=%ff"), None);
-        let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
-        assert_eq!(of(&many.join("&")), None);
-    }
 
     #[test]
     fn a_client_is_what_it_says_first() {

@@ -1,9 +1,9 @@
 //! The table of what is served: requests are matched with it, and the document is made of it, so neither can say what the other does not.
 
 use http::Method;
-use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use stockade_http::target::parts;
 
 use super::answer::{Problem, Reply};
 use super::asked::Asked;
@@ -107,23 +107,6 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<S
     let here: Vec<_> = fitting().filter(|(route, _)| route.template == first.template).collect();
     let allowed: Vec<&str> = here.iter().map(|(route, _)| route.method.as_str()).collect();
     here.into_iter().find(|(route, _)| route.method == *method).ok_or_else(|| Problem::method(&allowed))
-}
-
-/// What stands in the named places, where a path fits.
-fn parts(template: &str, path: &str) -> Option<Vec<String>> {
-    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
-    let mut parts = Vec::new();
-    loop {
-        match (wanted.next(), given.next()) {
-            (None, None) => return Some(parts),
-            (Some(wanted), Some(given)) if wanted.starts_with('{') => {
-                let text = percent_decode_str(given).decode_utf8().ok()?;
-                parts.push(Some(text.into_owned()).filter(|text| !text.is_empty())?);
-            }
-            (Some(wanted), Some(given)) if wanted == given => {}
-            _ => return None,
-        }
-    }
 }
 
 const fn look(

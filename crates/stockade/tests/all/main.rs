@@ -18,6 +18,8 @@ mod hook;
 mod http;
 #[cfg(target_os = "linux")]
 mod mcp;
+#[cfg(target_os = "linux")]
+mod outbound;
 mod output;
 #[cfg(target_os = "linux")]
 mod packs;

@@ -120,6 +120,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Ask::Register { id: 1, sandbox: sandbox(), wishes: vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)] },
         Ask::Release { id: 2, sandbox: sandbox() },
         Ask::Value { id: 3, sandbox: sandbox(), name: name() },
+        Ask::Sign { id: 5, sandbox: sandbox(), name: name(), message: b"msg_1.1763000000.{}".to_vec() },
         Ask::Spend { id: 4, sandbox: sandbox(), name: name(), bytes: 1 << 40 },
     ];
     let replies = [
@@ -127,6 +128,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
         Reply::Value { id: 3, value: value(), expires: Some(at), fresh_until: at, keep: Keep::Once, bytes: Bytes::Counted },
         Reply::Value { id: 3, value: value(), expires: None, fresh_until: at, keep: Keep::UntilStale, bytes: Bytes::Free },
+        Reply::Signed { id: 5, signature: [7; 32] },
         Reply::Done { id: 2 },
         Reply::Refused { id: 3, why: Refusal::UsedUp, message: "used up".into(), hint: "raise it".into() },
     ];

@@ -1,6 +1,7 @@
 //! The targets, a file each.
 
 pub mod broker;
+pub mod carried;
 pub mod door;
 pub mod egress;
 pub mod git;
@@ -10,6 +11,7 @@ pub mod layer;
 pub mod pack;
 pub mod policy;
 pub mod receipts;
+pub mod rest;
 pub mod seccomp;
 pub mod settings;
 pub mod shell;

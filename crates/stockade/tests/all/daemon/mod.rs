@@ -19,14 +19,14 @@ use crate::wall::ground::{eventually, finish};
 const SERVED: &str = "the daemon has a sandbox ready";
 
 /// A daemon, until the value goes.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     socket: PathBuf,
 }
 
 impl Daemon {
     /// For workspaces beneath the ground's own.
-    fn of(ground: &Ground) -> Self {
+    pub(crate) fn of(ground: &Ground) -> Self {
         let base = ground.base.to_string_lossy().into_owned();
         Self::with(ground, &["--root", &base])
     }
@@ -48,7 +48,7 @@ impl Daemon {
     }
 
     /// Ends it, and waits.
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.signal(rustix::process::Signal::TERM);
         self.child.wait().expect("waited").code()
     }

@@ -13,6 +13,7 @@ mod git;
 mod hosts;
 mod mcp;
 mod nowhere;
+mod outbound;
 mod packs;
 mod policy;
 mod programs;

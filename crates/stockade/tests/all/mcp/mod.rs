@@ -8,11 +8,13 @@ mod confined;
 mod elicit;
 mod ends;
 mod hostile;
+mod inspector;
 mod proxy;
 mod real;
 mod tools;
 
 pub(crate) use approvals::ASKS;
+pub(crate) use client::Client;
 pub(crate) use elicit::OWN_WORD;
 pub(crate) use real::python;
 
