@@ -101,6 +101,11 @@ impl TokenFile {
         }
     }
 
+    /// Takes back a token that was just made and that nobody saw. Where it cannot be, a new one must be asked for.
+    pub fn forget(directory: &Path) {
+        let _ = std::fs::remove_file(directory.join(NAME));
+    }
+
     /// Makes another token; the old one opens nothing any more.
     pub fn renew(&self) -> Result<Token, HttpError> {
         let token = Token::make()?;

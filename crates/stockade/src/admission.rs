@@ -119,14 +119,7 @@ impl Rules {
 
     /// Why an agent may do nothing at all: no person and no administrator wrote down what agents may do.
     pub(crate) fn refusal_of_agents(&self) -> Option<Told> {
-        (self.asker.agent().is_some() && self.layers.floor == Floor::NoPolicy).then(|| Told {
-            verdict: Verdict::Deny.name().to_owned(),
-            rule: "no-policy".to_owned(),
-            reason: Some("no policy of a person or of this machine says what agents may do".to_owned()),
-            source: None,
-            suggest: Some("stockade init".to_owned()),
-            approval_id: None,
-        })
+        (self.asker.agent().is_some() && self.layers.floor == Floor::NoPolicy).then(no_agents)
     }
 
     /// What the rules say to one request that is no program.
@@ -363,6 +356,18 @@ pub(crate) fn classify(wanted: Wanted<'_>, programs: &dyn Programs) -> Result<Sc
             let argv: Vec<Option<&str>> = argv.iter().map(|argument| argument.to_str()).collect();
             shell::classify_argv(&argv, programs)
         }
+    }
+}
+
+/// The answer to every agent where no person and no administrator wrote down what agents may do.
+pub(crate) fn no_agents() -> Told {
+    Told {
+        verdict: Verdict::Deny.name().to_owned(),
+        rule: "no-policy".to_owned(),
+        reason: Some("no policy of a person or of this machine says what agents may do".to_owned()),
+        source: None,
+        suggest: Some("stockade init".to_owned()),
+        approval_id: None,
     }
 }
 

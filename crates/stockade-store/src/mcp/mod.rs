@@ -20,6 +20,7 @@ use stockade_policy::pack::{ServerName, ToolName};
 
 use crate::packs::file::hex;
 use crate::places::Places;
+use crate::policy::known;
 
 pub use definition::{Definition, MOST_BYTES, Unfit};
 
@@ -94,7 +95,9 @@ impl Tools {
 
     /// Keeps what was accepted. For a person only.
     pub fn store_accepted(&self, places: &Places, server: &ServerName) -> Result<(), McpError> {
-        file::write(places, server, file::ACCEPTED, &self.accepted)
+        file::write(places, server, file::ACCEPTED, &self.accepted)?;
+        // Rules that named what is gone were right before, and are not now.
+        known::forget(places).map_err(|error| McpError::Write(places.state.clone(), error))
     }
 }
 

@@ -15,6 +15,7 @@ use super::load::Packs;
 use super::publishers::Publishers;
 use super::signature::{Standing, check_claim, read_pack, standing};
 use crate::places::Places;
+use crate::policy::known;
 use crate::private_dir::ensure_private_dir;
 
 /// The directory of installed packs beneath the state.
@@ -115,7 +116,7 @@ pub fn install(places: &Places, checked: &Checked, downgrade: Downgrade) -> Resu
     });
     // After an exchange the old version lies there; after a failure what was written so far.
     let _ = std::fs::remove_dir_all(&draft);
-    written
+    written.and_then(|()| forget_known(places))
 }
 
 /// Removes an installed pack.
@@ -133,7 +134,13 @@ pub fn remove(places: &Places, name: &PackName) -> Result<(), PackError> {
     // Out of sight in one step, so that nobody ever loads half a pack.
     let gone = directory.join(format!(".gone-{}", std::process::id()));
     std::fs::rename(&target, &gone).map_err(failed)?;
-    std::fs::remove_dir_all(&gone).map_err(failed)
+    std::fs::remove_dir_all(&gone).map_err(failed)?;
+    forget_known(places)
+}
+
+/// Rules that named what is gone were right before, and are not now.
+fn forget_known(places: &Places) -> Result<(), PackError> {
+    known::forget(places).map_err(|error| PackError::Write(places.state.clone(), error))
 }
 
 /// Where packs are installed.

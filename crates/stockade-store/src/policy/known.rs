@@ -1,7 +1,7 @@
 //! What was found out before and need not be found out again: that rules passed every check, and that a question was answered with yes.
 //!
-//! Both depend on the text of the rules, on the question and on this program, and on nothing else: no clock, no other file. So each is kept
-//! under a digest of exactly these, and anything that changes asks anew. A refusal is never kept: whoever is refused hears the rules as
+//! Both depend on the text of the rules, on the question and on this program, and are kept under a digest of exactly these. They depend on one more thing,
+//! which capabilities there are to be named: whoever changes that forgets everything that is known ([`forget`]). A refusal is never kept: whoever is refused hears the rules as
 //! they are read. Whoever can write here could write the person's rules as well, for it lies in their private state; the machine's rules
 //! are not the person's to write, and are always asked.
 
@@ -78,6 +78,14 @@ pub(super) fn remember_permission(places: &Places, question: &Subject, judgement
         && u64::try_from(text.len()).is_ok_and(|length| length < MAX_BYTES)
     {
         remember(places, question, &text);
+    }
+}
+
+/// Forgets everything: rules may name other capabilities from now on.
+pub(crate) fn forget(places: &Places) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(places.state.join(DIRECTORY)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

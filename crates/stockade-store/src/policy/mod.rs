@@ -5,7 +5,7 @@
 //! is a stranger again. What the rules say is decided in `stockade-policy`; nothing here evaluates anything.
 
 mod compiled;
-mod known;
+pub(crate) mod known;
 mod programs;
 mod proposals;
 mod read;

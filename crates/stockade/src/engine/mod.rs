@@ -203,6 +203,9 @@ pub(crate) fn invoke_in<'t>(
         Some(Ground::Jail(ready)) => (None, Some(*ready)),
     };
     let ready = Cell::new(ready);
+    if let Asks::ByRequest { input, .. } = asks {
+        receipt.fed(input)?;
+    }
     let receipt = if turn.as_ref().is_some_and(Turn::is_used) { receipt.after(Past::Used) } else { receipt };
     let job = Job {
         backend: assembled.backend.as_ref(),

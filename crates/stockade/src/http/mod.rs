@@ -35,8 +35,15 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     if args.new_token {
         new_token(context)?;
     }
-    let (token, fresh) = TokenFile::open(&context.places()?.state.join(DIRECTORY)).map_err(|error| failure(&error))?;
-    let door = Door::open(address, identity, token).map_err(|error| failure(&error))?;
+    let directory = context.places()?.state.join(DIRECTORY);
+    let (token, fresh) = TokenFile::open(&directory).map_err(|error| failure(&error))?;
+    let door = Door::open(address, identity, token).map_err(|error| {
+        if fresh.is_some() {
+            // Nobody saw it, and nobody ever would.
+            TokenFile::forget(&directory);
+        }
+        failure(&error)
+    })?;
     if let Some(fresh) = &fresh {
         show(fresh, context);
     }

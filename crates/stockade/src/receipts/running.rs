@@ -87,6 +87,16 @@ impl<'a> Running<'a> {
         self.deed.note(|draft| draft.trace = trace.cloned());
     }
 
+    /// Says what it is given to read, where that is known before it runs. Kept like its output: by the digest of what is left when secrets are taken out.
+    pub(crate) fn fed(&self, input: &[u8]) -> Result<(), Failure> {
+        if input.is_empty() {
+            return Ok(());
+        }
+        let stored = self.deed.book().payloads().keep(input, self.deed.redactor()).map_err(|error| super::book::failure(&error))?;
+        self.deed.note(|draft| draft.stdin_sha256 = Some(stored.sha256));
+        Ok(())
+    }
+
     /// Says that others wrote where it runs before.
     pub(crate) fn after(self, past: Past) -> Self {
         Self { past, ..self }

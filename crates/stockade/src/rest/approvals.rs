@@ -1,4 +1,5 @@
-//! What waits for a person. Whoever has the token may look; only the approver's passphrase decides, because the token is the agent's.
+//! What of agents waits for a person. Whoever has the token may look; only the approver's passphrase decides, because the token is the agent's. What
+//! people asked for themselves is not shown here: it names their variables, and is for a terminal.
 
 use serde_json::json;
 use stockade_gateway::approvals::{ApprovalError, Decider, Method, Request, RequestId, Scope, State, Store};
@@ -27,7 +28,7 @@ pub(super) fn list(asked: &Asked, session: &Session) -> Result<Reply, Problem> {
         Some(mut store) => store.requests(now()).map_err(|error| failure(&error))?,
         None => Vec::new(),
     };
-    found.retain(|request| all || request.state == State::Pending);
+    found.retain(|request| is_of_agent(request) && (all || request.state == State::Pending));
     Ok(Reply::saying(json!({ "approvals": found.iter().map(brief).collect::<Vec<_>>() })))
 }
 
@@ -76,10 +77,17 @@ fn find(asked: &Asked, session: &Session) -> Result<(Store, RequestId), Problem>
 }
 
 fn request(store: &mut Store, id: &RequestId) -> Result<Request, Problem> {
-    store.request(id, now()).map_err(|error| match error {
-        ApprovalError::NoRequest(_) => Problem::nothing("request", id.as_str()),
+    let nothing = || Problem::nothing("request", id.as_str());
+    let request = store.request(id, now()).map_err(|error| match error {
+        ApprovalError::NoRequest(_) => nothing(),
         error => failure(&error).into(),
-    })
+    })?;
+    if is_of_agent(&request) { Ok(request) } else { Err(nothing()) }
+}
+
+/// Whether an agent asked for it.
+fn is_of_agent(request: &Request) -> bool {
+    request.principal.starts_with("Agent::")
 }
 
 /// Whoever knows the passphrase. Without a credential nobody decides here: nothing would tell them from the agent.

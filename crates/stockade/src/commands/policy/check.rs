@@ -17,7 +17,12 @@ use crate::failure::Failure;
 
 pub(super) fn check(args: &CheckArgs, context: &Context) -> Result<ExitCode, Failure> {
     if args.schema {
-        context.printer.bytes(schema_text(&vocabulary(context)?).as_bytes())?;
+        let schema = schema_text(&vocabulary(context)?);
+        if context.printer.is_json() {
+            context.printer.json(&json!({ "schema": schema }))?;
+        } else {
+            context.printer.bytes(schema.as_bytes())?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let files =

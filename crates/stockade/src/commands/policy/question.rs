@@ -28,12 +28,15 @@ pub(super) struct Answered {
 
 pub(super) fn explain(args: &QuestionArgs, context: &Context) -> Result<ExitCode, Failure> {
     let Answered { rules, judgement, .. } = ask(args, context)?;
+    // Forbids of a project alone leave agents where they are without any rules.
+    let judgement = judgement.filter(|_| args.agent.is_none() || rules.layers().floor != Floor::NoPolicy);
     let Some(judgement) = judgement else {
+        let decision = if args.agent.is_some() { admission::no_agents() } else { stockade_core::result::Decision::no_policy() };
         if context.printer.is_json() {
-            let decision = stockade_core::result::Decision::no_policy();
             context.printer.json(&json!({ "decision": decision, "commands": [], "exec_list": null }))?;
         } else {
-            context.printer.line("allow  no-policy: there are no rules; `stockade init` writes some")?;
+            let why = decision.reason.unwrap_or_else(|| "there are no rules".to_owned());
+            context.printer.line(format!("{:<5}  no-policy: {why}; `stockade init` writes some", decision.verdict))?;
         }
         return Ok(ExitCode::SUCCESS);
     };

@@ -51,6 +51,7 @@ fn what_it_listens_on_is_said_and_must_be_loopback() {
     check(&["--listen", "0.0.0.0:0"], "without TLS only loopback is served");
     check(&["--listen", "[::]:0"], "give --tls-cert and --tls-key");
     check(&["--listen", "192.0.2.1:80"], "without TLS only loopback is served");
+    assert!(!ground.state.join("stockade/http/token.json").exists(), "a token that nobody saw is not kept");
     check(&["--listen", "7070"], "invalid value");
     check(&["--listen", "127.0.0.1:0", "--tls-key", "/nowhere"], "--tls-cert");
     check(&["--listen", "127.0.0.1:0", "--tls-key", "/nowhere", "--tls-cert", "/nowhere"], "cannot read `/nowhere`");

@@ -52,6 +52,22 @@ fn without_a_signature_a_pack_is_refused_unless_a_person_says_so() {
     assert_eq!(tell(&ground, &["cap", "run", "demo.echo", "-i", "word=a  b"]).stdout, "a  b\n");
 }
 
+/// What was found right about rules is forgotten when there is less to be named.
+#[test]
+fn a_rule_about_a_pack_that_is_gone_is_an_error_at_once() {
+    let ground = Ground::new(Who::Ordinary);
+    installed(&ground, ECHO);
+    let rules = ground.home.join(".config/stockade/policy/own.cedar");
+    ground.plant(&rules, "permit (principal, action, resource);\nforbid (principal, action == Stockade::Action::\"demo.echo\", resource);\n", 0o600);
+    for _ in 0..2 {
+        let ran = ground.run(&[], &["true"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    assert_eq!(tell(&ground, &["pack", "remove", "demo"]).code, Some(0));
+    let refused = ground.run(&[], &["true"]);
+    assert!(refused.code == Some(125) && refused.stderr.contains("demo.echo"), "{refused:?}");
+}
+
 #[test]
 fn versions_go_up_unless_a_person_says_so() {
     let ground = Ground::new(Who::Ordinary);

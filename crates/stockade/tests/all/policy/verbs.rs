@@ -106,6 +106,20 @@ fn faults_are_shown_with_a_caret() {
 }
 
 #[test]
+fn without_a_policy_explain_says_what_agents_are_told() {
+    let ground = Ground::new(Who::Ordinary);
+    let verdict = |flags: &[&str]| {
+        let words = ["policy", "explain", "--json"].iter().chain(flags).chain(&["--shell", "rm -rf x"]);
+        let outcome = finish(&mut ground.stockade(words));
+        serde_json::from_str::<serde_json::Value>(&outcome.stdout).expect("JSON")["decision"]["verdict"].clone()
+    };
+    assert_eq!(verdict(&["--agent", "claude/main"]), "deny");
+    assert_eq!(verdict(&[]), "allow");
+    ground.file(".stockade/policy/own.cedar", "forbid (principal, action, resource == Stockade::Program::\"rm\");\n");
+    assert_eq!((verdict(&["--agent", "claude/main"]), verdict(&[])), ("deny".into(), "deny".into()));
+}
+
+#[test]
 fn explain_names_the_rule_and_allow_writes_one() {
     as_both(|ground| {
         rules(ground, LS_ONLY);

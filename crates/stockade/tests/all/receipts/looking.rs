@@ -85,6 +85,8 @@ fn a_report_tells_calls_and_formats_nothing_of_theirs() {
         ground.run(&[], &["bash", "-c", &format!("echo x > made; : '{HOSTILE}'")]);
         let text = receipts(ground, &["report"]).stdout;
         assert!(text.starts_with("# Receipts") && text.contains("1 calls") && text.contains("added made"), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&receipts(ground, &["report", "--json"]).stdout).expect("JSON");
+        assert!(value["calls"].as_array().is_some_and(|calls| !calls.is_empty()) && value["cut"] == false, "{value:#}");
         let page = ground.base.join("report.html");
         ground.plant(&page, "", 0o600);
         assert_eq!(receipts(ground, &["report", "--format", "html", "--output", page.to_str().expect("a path")]).code, Some(0));

@@ -8,6 +8,7 @@ mod markdown;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
 use serde_json::Value;
 use stockade_ledger::query::{MOST_ON_A_PAGE, Page};
 
@@ -21,7 +22,7 @@ use crate::receipts::book;
 const MOST_LISTED: usize = 20;
 
 /// What is told.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Report {
     origin: String,
     calls: Vec<Call>,
@@ -30,7 +31,7 @@ struct Report {
 }
 
 /// One call, its records put together.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct Call {
     id: String,
     time: String,
@@ -63,6 +64,12 @@ pub(super) fn report(args: &ReportArgs, context: &Context) -> Result<(), Failure
     let receipts: Vec<Value> = entries.iter().rev().map(value).collect();
     let report = Report { origin: reader.origin().to_owned(), calls: calls(&receipts), cut: entries.len() == MOST_ON_A_PAGE };
     let text = match args.format {
+        // For programs, whatever form is for people.
+        _ if context.printer.is_json() => {
+            let mut text = serde_json::to_string_pretty(&report).map_err(|error| Failure::new("output", error.to_string()))?;
+            text.push('\n');
+            text
+        }
         ReportForm::Markdown => markdown::render(&report),
         ReportForm::Html => html::render(&report),
     };
