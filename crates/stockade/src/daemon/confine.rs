@@ -21,7 +21,7 @@ use stockade_sandbox::confine;
 use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
 
-use super::proof;
+use super::proof::{self, Earlier};
 use crate::Context;
 use crate::failure::Failure;
 
@@ -88,8 +88,9 @@ const NAMESPACES: [i32; 7] = [
 
 /// Confines this process for good, and tries whether that holds. Nothing may be served after an error.
 pub(crate) fn confine(places: &Places) -> Result<(), Failure> {
+    let earlier = Earlier::make();
     rights_given_up(places)?;
-    match proof::attempts(places).into_iter().find(|tried| !tried.refused) {
+    match proof::attempts(places, &earlier).into_iter().find(|tried| !tried.refused) {
         None => Ok(()),
         Some(open) => Err(Failure::new(STEP, format!("it can still {}: {}", open.what, open.said)).with_hint(HINT)),
     }
@@ -99,8 +100,9 @@ pub(crate) fn confine(places: &Places) -> Result<(), Failure> {
 pub(crate) fn show(context: &Context) -> Result<ExitCode, Failure> {
     let places = context.places()?;
     ensure_private_dir(&places.state).map_err(|error| Failure::from_error(STEP, &error))?;
+    let earlier = Earlier::make();
     rights_given_up(places)?;
-    context.printer.json(&proof::attempts(places))?;
+    context.printer.json(&proof::attempts(places, &earlier))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,8 +10,9 @@ use stockade_sandbox::letter;
 use stockade_sandbox::signals::{Sender, Signals};
 use stockade_store::places::Places;
 
+use super::proof::{self, Earlier};
 use super::protocol::{Answer, Ask, Signalled, VERSION, What};
-use super::{Standing, proof, warm};
+use super::{Standing, warm};
 use crate::assemble::{self, Assembled};
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::commands::run::{self, Told};
@@ -40,7 +41,7 @@ pub(super) fn attend(
         return letter::send(stream, &Answer::Yourself { why }, &[]);
     }
     match ask.what {
-        What::Prove => letter::send(stream, &Answer::Proved { tried: proof::attempts(places) }, &[]),
+        What::Prove => letter::send(stream, &Answer::Proved { tried: proof::attempts(places, &Earlier::default()) }, &[]),
         What::Run { words, directory, variables } => {
             let Ok([stdin, stdout, stderr]) = <[OwnedFd; 3]>::try_from(streams) else {
                 return letter::send(stream, &Answer::Yourself { why: "three streams belong to a run".to_owned() }, &[]);

@@ -1,8 +1,12 @@
 //! What the gateway may not do, tried: it says what came of each, and whoever asked judges.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stockade_store::places::{LOOKED_AT, Places};
@@ -10,6 +14,9 @@ use stockade_store::places::{LOOKED_AT, Places};
 use super::confine::secrets;
 use crate::Context;
 use crate::failure::Failure;
+
+/// A port that nobody listens at.
+const NOBODY: u16 = 9;
 
 /// Something that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,14 +47,35 @@ pub(crate) fn elsewhere(context: &Context) -> Result<Vec<Tried>, Failure> {
     serde_json::from_value(said).map_err(|error| failed(error.to_string()))
 }
 
+/// What a process had before it was confined, to be tried afterwards; a server that listens keeps such a socket.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    socket: Option<OwnedFd>,
+}
+
+impl Earlier {
+    /// Makes it. Where there are no such sockets there is nothing to try.
+    pub(super) fn make() -> Self {
+        Self { socket: rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok() }
+    }
+}
+
 /// Tries everything.
-pub(super) fn attempts(places: &Places) -> Vec<Tried> {
-    vec![connect(), execute(), mount(), read_secrets(places), look_out()]
+pub(super) fn attempts(places: &Places, earlier: &Earlier) -> Vec<Tried> {
+    let mut tried = vec![connect(), execute(), mount(), read_secrets(places), look_out()];
+    tried.extend(earlier.socket.as_ref().map(connect_earlier));
+    tried
+}
+
+/// Making a socket is refused by one means and connecting it by another; this is the other.
+fn connect_earlier(socket: &OwnedFd) -> Tried {
+    let tried = rustix::net::connect(socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, NOBODY));
+    of("connect a socket of before", tried == Err(Errno::ACCESS), tried.err().map(Into::into))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it must fail, and nobody listens there")]
 fn connect() -> Tried {
-    let tried = std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, 9));
+    let tried = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, NOBODY));
     // Refused by nobody's absence would prove nothing.
     let denied = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
     of("open a connection", tried.as_ref().err().is_some_and(denied), tried.err())

@@ -71,14 +71,15 @@ fn doctor_has_a_server_for_agents_try_it_too() {
         let check = check.expect("a check");
         assert_eq!(
             (&check["state"], &check["detail"]),
-            (&"good".into(), &"5 things that none may do were tried and refused".into()),
+            (&"good".into(), &"6 things that none may do were tried and refused".into()),
             "{check}"
         );
         // What is tried says what came of it, one by one.
         let shown = finish(&mut ground.stockade(["confinement", "--json"]));
         let tried: Vec<Value> = serde_json::from_str(&shown.stdout).unwrap_or_else(|error| panic!("{error}: {shown:?}"));
         let what: Vec<&str> = tried.iter().filter_map(|one| one["what"].as_str()).collect();
-        assert_eq!(what, ["open a connection", "run a program", "change mounts", "see the secret store", "look through another process"]);
+        let all = ["open a connection", "run a program", "change mounts", "see the secret store", "look through another process"];
+        assert_eq!(what, [&all[..], &["connect a socket of before"]].concat());
         assert!(tried.iter().all(|one| one["refused"] == true), "{tried:?}");
     });
 }

@@ -60,6 +60,24 @@ fn a_server_that_cannot_be_confined_does_not_start() {
     }
 }
 
+/// A kernel that says yes and does nothing: what was promised is tried before anybody is served, and found not to hold.
+#[test]
+fn a_server_that_is_confined_in_name_only_does_not_start() {
+    for who in [Who::Root, Who::Ordinary] {
+        let ground = Ground::new(who);
+        for (surroundings, why) in [("DONE:mount", "see the secret store"), ("DONE:landlock_restrict_self", "connect a socket of before")] {
+            let surroundings = Surroundings { setup: "", pretend: &[surroundings] };
+            for words in [&["mcp"][..], &["serve", "--listen", "127.0.0.1:0"], &["serve"]] {
+                let outcome = surroundings.stockade(&ground, words);
+                assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(125), ""), "{words:?}: {outcome:?}");
+                assert!(outcome.stderr.contains(&format!("it can still {why}")), "{words:?}: {outcome:?}");
+            }
+            let (_, doctor) = surroundings.json(&ground, &["doctor"]);
+            assert!(doctor.to_string().contains(&format!("confined, it can {why}")), "{doctor}");
+        }
+    }
+}
+
 #[test]
 fn files_outside_stay_closed() {
     let ground = Ground::new(Who::Ordinary);

@@ -2,6 +2,7 @@
 
 With `ids` among the words the program runs in a user namespace that has every id (so that root and others are themselves), and
 `user.NAME=VALUE` sets a switch of that namespace: it holds for what is made below it and nothing else on the machine.
+`DONE` in the place of an errno has a call do nothing and say that it did.
 `landlock=N` makes the kernel say that it has version N: the question is answered by this program, every other call goes on.
 """
 
@@ -113,7 +114,7 @@ def main():
     for word in words:
         if ":" in word:
             answer, names = word.split(":")
-            rules += [(CALLS[name][column], getattr(errno, answer)) for name in names.split(",")]
+            rules += [(CALLS[name][column], 0 if answer == "DONE" else getattr(errno, answer)) for name in names.split(",")]
 
     def start():
         for word in words:
