@@ -16,12 +16,29 @@ pub fn name() -> String {
     NAME.get_or_init(look_up).clone()
 }
 
+/// The name of an account, or its number where it has none.
+pub fn name_of(uid: u32) -> String {
+    accounts().and_then(|text| of(&text, uid)).unwrap_or_else(|| uid.to_string())
+}
+
+/// The number of the account of that name.
+pub fn uid_of(name: &str) -> Option<u32> {
+    let text = accounts()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        fields.next().filter(|known| *known == name)?;
+        fields.nth(1)?.parse().ok()
+    })
+}
+
 fn look_up() -> String {
-    let uid = rustix::process::getuid().as_raw();
+    name_of(rustix::process::getuid().as_raw())
+}
+
+fn accounts() -> Option<String> {
     let mut text = Vec::with_capacity(USUAL);
     let read = std::fs::File::open(ACCOUNTS).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut text));
-    let text = String::from_utf8_lossy(&text);
-    read.ok().and_then(|_| of(&text, uid)).unwrap_or_else(|| uid.to_string())
+    read.ok().map(|_| String::from_utf8_lossy(&text).into_owned())
 }
 
 fn of(accounts: &str, uid: u32) -> Option<String> {

@@ -25,6 +25,9 @@ pub(crate) fn demand(what: &str, context: &Context) -> Result<Decider, Failure> 
     let Some(credential) = Credential::load(places).map_err(|error| failure(&error))? else {
         return Ok(Decider { by, approver: None });
     };
+    if let Some(uid) = credential.approver_uid() {
+        return Err(failure(&CredentialError::OtherUid(uid)));
+    }
     hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
     let passphrase = passphrase(&format!("The approver's passphrase, to {what} (not shown): "), context)?;
     let mut store = Store::open(&places.state).map_err(|error| failure(&CredentialError::Store(error)))?;
@@ -61,6 +64,11 @@ pub(crate) fn failure(error: &CredentialError) -> Failure {
             Some(hint) => failure.with_hint(hint),
             None => failure,
         },
+        CredentialError::OtherUid(uid) => {
+            let (who, you) = (person::name_of(*uid), person::name());
+            failure
+                .with_hint(format!("{who} says so: stockade approvals approve ID --of {you}; what is not a request, an administrator does"))
+        }
         CredentialError::File { .. } | CredentialError::Wrong | CredentialError::Seal(_) | CredentialError::Machine(_) => failure,
     }
 }

@@ -79,6 +79,9 @@ pub enum ApprovalError {
     /// What a client carried back is not what it was given, or not any more.
     #[error("the answer does not count: {0}")]
     Carried(&'static str),
+    /// Another user's word is not one that counts.
+    #[error("the approval does not count: {0}")]
+    Foreign(&'static str),
     /// The passphrase was wrong too often.
     #[error("the passphrase was wrong too often; it can be tried again in {0} s")]
     Slow(i64),
@@ -103,6 +106,7 @@ impl ApprovalError {
             | Self::NoRandom
             | Self::LongGrant(_)
             | Self::Carried(_)
+            | Self::Foreign(_)
             | Self::Slow(_) => None,
         }
     }

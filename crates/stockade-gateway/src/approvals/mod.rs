@@ -28,6 +28,7 @@
 mod binding;
 mod carried;
 mod database;
+mod distant;
 mod error;
 mod news;
 mod request;
@@ -38,6 +39,7 @@ mod warrant;
 
 pub use binding::{Bound, BoundFile, Contents, Input, Variable, Visibility, Wanted};
 pub(crate) use database::directory;
+pub use distant::{Distant, Signed};
 pub use error::ApprovalError;
 pub use news::{Happened, News, Telling};
 pub use request::{Request, RequestId, State};

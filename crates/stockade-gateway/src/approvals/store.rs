@@ -241,7 +241,7 @@ impl Store {
         let changed = match scope {
             Scope::Once => {
                 let expires = now + APPROVED_FOR;
-                let signature = decider.sign(&statement(&request, &decider.by, now, expires));
+                let signature = decider.sign(&statement_of(&request, &decider.by, now, expires));
                 self.within("approve", |transaction| {
                     transaction.execute(
                         "UPDATE requests SET state = 'approved', decided = ?2, expires = ?3, decided_by = ?4, method = ?5, signature = ?6 \
@@ -387,7 +387,7 @@ fn is_consented(request: &Request, otherwise: Otherwise<'_>) -> bool {
     matches!(otherwise, Otherwise::Consented { id, .. } if request.state == State::Pending && request.id == id.as_str())
 }
 
-fn statement<'a>(request: &'a Request, by: &'a str, decided: i64, expires: i64) -> Statement<'a> {
+pub(super) fn statement_of<'a>(request: &'a Request, by: &'a str, decided: i64, expires: i64) -> Statement<'a> {
     Statement {
         kind: "once",
         id: &request.id,
@@ -410,7 +410,7 @@ fn objection(request: &Request, sha256: &str, credential: Option<&Credential>) -
     if request.shown_sha256 != sha256 {
         return Some("what was shown is not this call");
     }
-    statement(request, by, decided, request.expires).objection(method, request.signature.as_deref(), credential)
+    statement_of(request, by, decided, request.expires).objection(method, request.signature.as_deref(), credential)
 }
 
 fn warrant(request: Request) -> Warrant {

@@ -6,7 +6,7 @@ use stockade_store::places::Places;
 
 use super::store::{APPROVED_FOR, DENIED_FOR, PENDING_FOR};
 use super::*;
-use crate::approver::Credential;
+use crate::approver::{Approver, Credential, CredentialError};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -496,4 +496,49 @@ fn one_process_tells_at_a_time() {
     assert!(telling.is_some() && other.begin_telling().unwrap().is_none());
     drop(telling);
     assert!(other.begin_telling().unwrap().is_some());
+}
+
+/// Only where these tests run as root: nobody else can name another user.
+#[test]
+fn another_user_approves_by_a_signature_and_nobody_else_does() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let (asker, other, stranger) = (places(&root.path().join("a")), places(&root.path().join("b")), places(&root.path().join("c")));
+    for places in [&asker, &other, &stranger] {
+        std::fs::create_dir_all(&places.state).unwrap();
+    }
+    let (approver, _) = Approver::of_user(&other).unwrap();
+    let (foreign, _) = Approver::of_user(&stranger).unwrap();
+    std::fs::create_dir(&asker.machine).unwrap();
+    std::fs::write(asker.machine.join("approver.json"), approver.document(7, Path::new("/run/x")).unwrap()).unwrap();
+    let credential = Credential::load(&asker).unwrap().unwrap();
+    let mut store = Store::open(&asker.state).unwrap();
+    let refused = credential.open(b"correct horse", &mut store, NOW);
+    assert!(matches!(refused, Err(CredentialError::OtherUid(7))), "{refused:?}");
+    let destructive = Bound { effect: "destructive".to_owned(), ..call("push") };
+    let waiting = waits(settle(&mut store, &destructive, Some(&credential), NOW));
+    let seen = Distant::from(&store.request(&id(&waiting), NOW).unwrap());
+    // Another key, another text, another request, another time.
+    let bad =
+        |signed: Signed, store: &mut Store, now| matches!(store.approve_signed(&signed, &credential, now), Err(ApprovalError::Foreign(_)));
+    assert!(bad(seen.sign("b", &foreign, NOW).unwrap(), &mut store, NOW));
+    assert!(matches!(Distant { shown: "x".to_owned(), ..seen.clone() }.sign("b", &approver, NOW), Err(ApprovalError::Tampered(_))));
+    let signed = seen.sign("b", &approver, NOW).unwrap();
+    assert!(bad(Signed { by: "c".to_owned(), ..signed.clone() }, &mut store, NOW));
+    assert!(bad(Signed { expires: NOW + 7 * 86_400, ..signed.clone() }, &mut store, NOW));
+    assert!(bad(seen.sign("b", &approver, NOW - 1000).unwrap(), &mut store, NOW), "kept back");
+    let other_call = waits(settle(&mut store, &call("pull"), Some(&credential), NOW));
+    assert!(bad(Signed { id: other_call.id, ..signed.clone() }, &mut store, NOW));
+    // The same user's own word does not count, even where it is written into the file.
+    let fetch = waits(settle(&mut store, &call("fetch"), Some(&credential), NOW));
+    approve(&mut store, &fetch, Scope::Once, &me(), NOW).unwrap();
+    let void = waits(settle(&mut store, &call("fetch"), Some(&credential), NOW));
+    assert_eq!(void.void.as_deref(), Some("it was given without the approver credential"));
+    let approved = store.approve_signed(&signed, &credential, NOW).unwrap();
+    assert_eq!((approved.state, approved.method.as_deref(), approved.by.as_deref()), (State::Approved, Some("other-uid"), Some("b")));
+    let Ok(Settled::Approved(warrant)) = settle(&mut store, &destructive, Some(&credential), NOW + 1) else { panic!() };
+    assert_eq!((warrant.by.as_str(), warrant.method.as_str()), ("b", "other-uid"));
+    assert!(matches!(store.approve_signed(&signed, &credential, NOW + 2), Err(ApprovalError::Decided { state: State::Used, .. })));
 }

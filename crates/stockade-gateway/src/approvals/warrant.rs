@@ -15,6 +15,8 @@ pub enum Method {
     SameUid,
     /// They know the passphrase of the approver credential.
     Passphrase,
+    /// They are another user of the machine, who has the key.
+    OtherUid,
     /// Not at all: the client of whoever asked says that they said so.
     Elicitation,
 }
@@ -25,6 +27,7 @@ impl Method {
         match self {
             Self::SameUid => "same-uid",
             Self::Passphrase => "passphrase",
+            Self::OtherUid => "other-uid",
             Self::Elicitation => "elicitation",
         }
     }
@@ -42,7 +45,7 @@ pub struct Decider {
 impl Decider {
     /// How they showed who they are.
     pub fn method(&self) -> Method {
-        if self.approver.is_some() { Method::Passphrase } else { Method::SameUid }
+        self.approver.as_ref().map_or(Method::SameUid, Approver::method)
     }
 
     pub(crate) fn sign(&self, statement: &Statement<'_>) -> Option<Vec<u8>> {
@@ -79,7 +82,7 @@ pub(crate) struct Statement<'a> {
 
 impl Statement<'_> {
     /// Lengths go in as well, so that no two statements look alike.
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { kind, id, digest, shown_sha256, principal, effect, session, by, decided, expires } = self;
         let (decided, expires) = (decided.to_string(), expires.to_string());
         let has_session = if session.is_some() { "session" } else { "any" };
@@ -103,7 +106,7 @@ impl Statement<'_> {
     /// Why an approval of this does not count; `None` where it does.
     pub(crate) fn objection(&self, method: &str, signature: Option<&[u8]>, credential: Option<&Credential>) -> Option<&'static str> {
         match credential {
-            Some(credential) if method == Method::Passphrase.name() => {
+            Some(credential) if method == credential.method().name() => {
                 let holds = signature.is_some_and(|signature| credential.verifies(&self.bytes(), signature));
                 (!holds).then_some("its signature does not hold")
             }

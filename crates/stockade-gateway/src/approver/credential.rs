@@ -2,27 +2,32 @@
 //!
 //! ```json
 //! { "version": 1, "public": "<64 hex>", "iterations": 600000, "salt": "…", "nonce": "…", "sealed": "…" }
+//! { "version": 1, "public": "<64 hex>", "uid": 1001, "sockets": "/run/stockade-approvals" }
 //! ```
+//!
+//! The second form is the machine's alone: the private half is another user's, and never here.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 use serde::{Deserialize, Serialize};
-use stockade_policy::pack::{PublicKey, SigningKey};
+use stockade_policy::pack::{BadKey, PublicKey, SigningKey};
 use stockade_store::places::Places;
 use stockade_store::sealed::{self, SealError, SealedSeed};
 
-use crate::approvals::{ApprovalError, Store, directory};
+use crate::approvals::{ApprovalError, Method, Store, directory};
 
 /// The form of the file.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// Its name, in the state and in the machine's directory.
 const FILE: &str = "approver.json";
 /// Bytes of it at most.
 const MAX_FILE: u64 = 16 << 10;
+/// How the kernel shows owners that a user namespace does not know.
+const NOBODY: u32 = 65534;
 
 /// Why a credential cannot be made, read or opened.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +60,9 @@ pub enum CredentialError {
     /// The count of guesses cannot be kept, or says to wait.
     #[error(transparent)]
     Store(#[from] ApprovalError),
+    /// Only another user approves.
+    #[error("on this machine only the user with the id {0} approves")]
+    OtherUid(u32),
     /// Only an administrator changes it.
     #[error("the credential is the machine's, at `{}`", .0.display())]
     Machine(PathBuf),
@@ -83,25 +91,45 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct Credential {
     public: PublicKey,
-    sealed: SealedSeed,
+    opens: Opens,
     /// Where it comes from.
     pub place: Place,
     path: PathBuf,
 }
 
+/// What opens it.
+#[derive(Debug, Clone)]
+enum Opens {
+    /// A passphrase, here.
+    Passphrase(SealedSeed),
+    /// Being that user; where requests are shown to them.
+    Uid(u32, PathBuf),
+}
+
 /// A credential that was opened: whoever holds this may approve.
 #[derive(Debug)]
-pub struct Approver(SigningKey);
+pub struct Approver {
+    key: SigningKey,
+    method: Method,
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     version: u32,
     public: String,
-    iterations: u32,
-    salt: String,
-    nonce: String,
-    sealed: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iterations: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    salt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sockets: Option<PathBuf>,
 }
 
 impl Credential {
@@ -122,7 +150,7 @@ impl Credential {
         let directory = directory(&places.state);
         stockade_private_dir::ensure_private_dir(&directory).map_err(ApprovalError::Directory)?;
         let path = directory.join(FILE);
-        let credential = Self { public, sealed, place: Place::State, path: path.clone() };
+        let credential = Self { public, opens: Opens::Passphrase(sealed), place: Place::State, path: path.clone() };
         write(&path, &credential.text()).map_err(|source| CredentialError::File { verb: "write", path, source })?;
         Ok(credential)
     }
@@ -139,8 +167,12 @@ impl Credential {
 
     /// Opens it. The guess is counted before it is tried, so that killing this process saves nobody from the count.
     pub fn open(&self, passphrase: &[u8], store: &mut Store, now: i64) -> Result<Approver, CredentialError> {
+        let sealed = match &self.opens {
+            Opens::Passphrase(sealed) => sealed,
+            Opens::Uid(uid, _) => return Err(CredentialError::OtherUid(*uid)),
+        };
         store.begin_attempt(now)?;
-        let seed = sealed::open(&self.sealed, passphrase, &bound(&self.public)).map_err(|error| match error {
+        let seed = sealed::open(sealed, passphrase, &bound(&self.public)).map_err(|error| match error {
             SealError::Wrong => CredentialError::Wrong,
             other => CredentialError::Form { path: self.path.clone(), why: other.to_string() },
         })?;
@@ -149,7 +181,31 @@ impl Credential {
             return Err(CredentialError::Form { path: self.path.clone(), why: "its two halves do not belong together".to_owned() });
         }
         store.forget_attempts()?;
-        Ok(Approver(signing))
+        Ok(Approver::new(signing, Method::Passphrase))
+    }
+
+    /// The other user who alone approves, where there is one.
+    pub fn approver_uid(&self) -> Option<u32> {
+        match self.opens {
+            Opens::Passphrase(_) => None,
+            Opens::Uid(uid, _) => Some(uid),
+        }
+    }
+
+    /// Where requests are shown to that user: a socket for each person.
+    pub fn sockets(&self) -> Option<&Path> {
+        match &self.opens {
+            Opens::Passphrase(_) => None,
+            Opens::Uid(_, sockets) => Some(sockets),
+        }
+    }
+
+    /// How whoever opens it shows who they are.
+    pub(crate) fn method(&self) -> Method {
+        match self.opens {
+            Opens::Passphrase(_) => Method::Passphrase,
+            Opens::Uid(..) => Method::OtherUid,
+        }
     }
 
     /// What the key is called.
@@ -167,8 +223,22 @@ impl Credential {
     }
 
     fn text(&self) -> Vec<u8> {
-        let SealedSeed { iterations, salt, nonce, sealed } = self.sealed.clone();
-        let kept = Kept { version: VERSION, public: self.public.to_hex(), iterations, salt, nonce, sealed };
+        let bare = Kept {
+            version: VERSION,
+            public: self.public.to_hex(),
+            iterations: None,
+            salt: None,
+            nonce: None,
+            sealed: None,
+            uid: None,
+            sockets: None,
+        };
+        let kept = match self.opens.clone() {
+            Opens::Passphrase(SealedSeed { iterations, salt, nonce, sealed }) => {
+                Kept { iterations: Some(iterations), salt: Some(salt), nonce: Some(nonce), sealed: Some(sealed), ..bare }
+            }
+            Opens::Uid(uid, sockets) => Kept { uid: Some(uid), sockets: Some(sockets), ..bare },
+        };
         let mut text = serde_json::to_vec_pretty(&kept).unwrap_or_default();
         text.push(b'\n');
         text
@@ -176,8 +246,21 @@ impl Credential {
 }
 
 impl Approver {
+    pub(super) fn new(key: SigningKey, method: Method) -> Self {
+        Self { key, method }
+    }
+
     pub(crate) fn sign(&self, statement: &[u8]) -> Vec<u8> {
-        self.0.sign(statement).to_vec()
+        self.key.sign(statement).to_vec()
+    }
+
+    /// How they showed who they are.
+    pub(crate) fn method(&self) -> Method {
+        self.method
+    }
+
+    pub(super) fn public(&self) -> Result<PublicKey, BadKey> {
+        self.key.public()
     }
 }
 
@@ -193,6 +276,7 @@ fn read(path: &Path, place: Place) -> Result<Option<Credential>, CredentialError
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
+    let found = file.metadata().map_err(failed)?;
     let mut text = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut text).map_err(failed)?;
     let wrong = |why: String| CredentialError::Form { path: path.to_owned(), why };
@@ -204,8 +288,36 @@ fn read(path: &Path, place: Place) -> Result<Option<Credential>, CredentialError
         return Err(wrong(format!("its version is {}", kept.version)));
     }
     let public = PublicKey::parse(&kept.public).map_err(|error| wrong(error.to_string()))?;
-    let Kept { iterations, salt, nonce, sealed, .. } = kept;
-    Ok(Some(Credential { public, sealed: SealedSeed { iterations, salt, nonce, sealed }, place, path: path.to_owned() }))
+    let opens = match kept {
+        Kept {
+            iterations: Some(iterations), salt: Some(salt), nonce: Some(nonce), sealed: Some(sealed), uid: None, sockets: None, ..
+        } => Opens::Passphrase(SealedSeed { iterations, salt, nonce, sealed }),
+        Kept { iterations: None, salt: None, nonce: None, sealed: None, uid: Some(uid), sockets: Some(sockets), .. } => {
+            // Who could write it could name themselves.
+            if place != Place::Machine || !is_roots(path, &found) {
+                return Err(wrong("another user is named by root alone, in the machine's directory".to_owned()));
+            }
+            if !sockets.is_absolute() {
+                return Err(wrong("`sockets` is not an absolute path".to_owned()));
+            }
+            Opens::Uid(uid, sockets)
+        }
+        _ => return Err(wrong("it is neither sealed with a passphrase nor another user's".to_owned())),
+    };
+    Ok(Some(Credential { public, opens, place, path: path.to_owned() }))
+}
+
+/// Whether only root can change a file. A confined process of an ordinary user is in a user namespace that does not know root, whose files look like
+/// nobody's there; then what counts is that this user cannot write it. Outside of one, as whoever starts such a process is, the owner is seen.
+fn is_roots(path: &Path, found: &std::fs::Metadata) -> bool {
+    let is_unseen = || found.uid() == NOBODY && !knows_root() && rustix::fs::access(path, Access::WRITE_OK).is_err();
+    found.mode() & 0o022 == 0 && (found.uid() == 0 || is_unseen())
+}
+
+/// Whether root has a number in this process's user namespace.
+fn knows_root() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.is_empty() || map.lines().any(|line| line.split_whitespace().next() == Some("0"))
 }
 
 /// Puts a file in place whole or not at all, for nobody else.

@@ -5,9 +5,14 @@
 //! weak point: a process of the same user outside any sandbox could put another in its place. An administrator who puts one at
 //! `/etc/stockade/approver.json` closes that; it comes before a person's own.
 //!
+//! An administrator can name another user instead: then the private half is that user's own, in their own state (`key`), and nobody else approves, the
+//! person themselves included. What they approve they are shown over a socket, and sign (`approvals::Distant`).
+//!
 //! Guesses are counted before they are tried, in the store, and cost ever more waiting.
 
 mod attempts;
 mod credential;
+mod key;
 
 pub use credential::{Approver, Credential, CredentialError, Place};
+pub use key::Made;

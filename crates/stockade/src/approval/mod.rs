@@ -218,7 +218,8 @@ impl Question {
         let asking = Asking { bound: &bound, title: &title, shown: &shown, session: session.as_deref(), rules: &self.rules, receipt };
         let is_at_terminal = || std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let otherwise = match manner {
-            Manner::Typed if is_at_terminal() => Otherwise::Leave,
+            // Where another user approves, whoever sits here has no say.
+            Manner::Typed if is_at_terminal() && !is_elsewhere(credential.as_ref()) => Otherwise::Leave,
             // The rules are asked again each time: what let the client answer may be gone.
             Manner::Called { consent: Some(Consent { id, by }), .. } if self.own == OwnWord::Counts => Otherwise::Consented { id, by },
             Manner::Typed | Manner::Called { .. } => Otherwise::File,
@@ -261,6 +262,9 @@ impl Question {
 
     /// Asks whoever is at the terminal, showing the whole of it. With a credential set up, a yes is its passphrase.
     fn ask(&self, shown: &str, credential: Option<&Credential>, store: &mut Store, context: &Context) -> Result<Answer, Failure> {
+        if let Some(uid) = credential.and_then(Credential::approver_uid) {
+            return Ok(Answer::Refused(self.refusal(CredentialError::OtherUid(uid).to_string())));
+        }
         if credential.is_none() && self.effect == Effect::Destructive {
             let why = "a destructive call needs an approver credential, and none is set up (stockade approvals credential set)";
             return Ok(Answer::Refused(self.refusal(why.to_owned())));
@@ -291,6 +295,11 @@ impl Question {
     fn refusal(&self, why: String) -> Told {
         Told { reason: Some(why), ..self.told.clone() }
     }
+}
+
+/// Whether another user alone approves.
+fn is_elsewhere(credential: Option<&Credential>) -> bool {
+    credential.is_some_and(|credential| credential.approver_uid().is_some())
 }
 
 /// What a person types to say yes.

@@ -1,5 +1,6 @@
 //! `stockade approvals` and `stockade grants`: what waits for a person, and what a person let through for a while.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -38,6 +39,9 @@ pub(crate) struct ApprovalsListArgs {
     /// Also what was decided, used or ended in the last days
     #[arg(long)]
     pub(crate) all: bool,
+    /// What waits of another user, for whom the administrator named you as the one who approves
+    #[arg(long, value_name = "USER", conflicts_with = "all")]
+    pub(crate) of: Option<String>,
 }
 
 /// One request.
@@ -46,6 +50,9 @@ pub(crate) struct OneRequest {
     /// Which
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+    /// Of another user, for whom the administrator named you as the one who approves
+    #[arg(long, value_name = "USER")]
+    pub(crate) of: Option<String>,
 }
 
 /// `approvals approve`
@@ -66,6 +73,9 @@ pub(crate) struct ApproveArgs {
     /// Do not ask once more
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Of another user, for whom the administrator named you as the one who approves
+    #[arg(long, value_name = "USER", conflicts_with_all = ["for_session", "until", "as_rule"])]
+    pub(crate) of: Option<String>,
 }
 
 /// `approvals credential`
@@ -86,6 +96,8 @@ pub(crate) enum CredentialVerb {
     Remove(CredentialRemoveArgs),
     /// Say whether one is set up
     Status(CredentialStatusArgs),
+    /// Make a key to approve for other users of this machine, and print what an administrator puts at /etc/stockade/approver.json
+    Key(CredentialKeyArgs),
 }
 
 /// `approvals credential set`
@@ -95,6 +107,14 @@ pub(crate) struct CredentialSetArgs {}
 /// `approvals credential remove`
 #[derive(Debug, Args)]
 pub(crate) struct CredentialRemoveArgs {}
+
+/// `approvals credential key`
+#[derive(Debug, Args)]
+pub(crate) struct CredentialKeyArgs {
+    /// The directory in which daemons show what waits; root's, and sticky
+    #[arg(long, value_name = "DIR", default_value = "/run/stockade-approvals")]
+    pub(crate) sockets: PathBuf,
+}
 
 /// `approvals credential status`
 #[derive(Debug, Args)]
@@ -137,4 +157,5 @@ Examples:
   stockade approvals approve 3f9a0c61d2b7              the next such call runs
   stockade approvals approve 3f9a0c61d2b7 --until 1h
   stockade approvals deny 3f9a0c61d2b7
-  stockade approvals credential set                    so that an agent cannot approve its own";
+  stockade approvals credential set                    so that an agent cannot approve its own
+  stockade approvals approve 3f9a0c61d2b7 --of alice   what alice's agents ask for, where you are the one who approves";

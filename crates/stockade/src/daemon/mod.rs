@@ -17,6 +17,7 @@
 
 pub(crate) mod client;
 pub(crate) mod confine;
+pub(crate) mod ear;
 mod gateway;
 pub(crate) mod launcher;
 mod lock;

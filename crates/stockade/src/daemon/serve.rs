@@ -17,6 +17,7 @@ use stockade_sandbox::sweep;
 use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
 
+use super::ear::Ear;
 use super::{Standing, confine, gateway, launcher, lock, socket};
 use crate::Context;
 use crate::cli::ServeArgs;
@@ -50,12 +51,14 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     // What has no template is given back to the client, which raises its own walls.
     let scope = Scope { roots, walls: Vec::new(), hint: "stockade serve --root DIR" };
     let (mut child, launcher) = launcher::start(places, &scope)?;
-    let outbound = Outbound::prepare(context)?;
+    let outbound = outbound(args, context)?;
+    let ear = Ear::open(context)?;
     let listener = listen(&places.runtime)?;
     confine::confine(places)?;
     if let Some(outbound) = &outbound {
         outbound.speak(&Arc::default(), context)?;
     }
+    let listening = ear.map(|ear| ear.listen(context)).transpose()?;
     let visitors = Arc::new(Visitors::default());
     let standing = Arc::new(Standing::new(launcher, None).telling(outbound.as_ref().and_then(Outbound::ended_calls)));
     let shown = scope.roots.iter().map(|root| escape(&root.to_string_lossy())).collect::<Vec<_>>().join(", ");
@@ -66,6 +69,7 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     let _ = std::fs::remove_file(socket(&places.runtime));
     drop(listener);
     visitors.drain(&signals);
+    drop(listening);
     if let Some(outbound) = &outbound {
         outbound.finish();
     }
@@ -73,6 +77,18 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     // Its connection is gone, and it follows.
     let _ = child.wait();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whom it tells. Beside a server, which tells too and was started first, what cannot be had is a warning: a secret that only that server's
+/// environment had is gone by now.
+fn outbound(args: &ServeArgs, context: &Context) -> Result<Option<Outbound>, Failure> {
+    Outbound::prepare(context).or_else(|failure| {
+        if !args.attended {
+            return Err(failure);
+        }
+        context.printer.warning(format!("runs of the daemon are told to nobody outside: {}", failure.message));
+        Ok(None)
+    })
 }
 
 /// Where workspaces may be: as the flags say, else the home directory and where it was started.

@@ -76,11 +76,18 @@ impl Courier {
     pub(super) fn give_up(&mut self, count: u64, why: &str) {
         self.metrics.dropped(self.what, count);
         self.untold = self.untold.saturating_add(count);
-        if self.last_told.is_none_or(|last| last.elapsed() >= QUIET) {
-            let (count, what) = (std::mem::take(&mut self.untold), self.what.name());
-            self.last_told = Some(Instant::now());
-            self.printer.warning(format!("outbound: {count} of `{what}` given up: {why}"));
+        self.complain(why);
+    }
+
+    /// Says what is wrong, now and then.
+    pub(super) fn complain(&mut self, why: &str) {
+        if self.last_told.is_some_and(|last| last.elapsed() < QUIET) {
+            return;
         }
+        self.last_told = Some(Instant::now());
+        let (count, what) = (std::mem::take(&mut self.untold), self.what.name());
+        let words = if count == 0 { format!("`{what}`: {why}") } else { format!("{count} of `{what}` given up: {why}") };
+        self.printer.warning(format!("outbound: {words}"));
     }
 
     fn attempt(&self, make: &impl Fn(&Way) -> Result<Post, String>, patience: Duration) -> Tried {

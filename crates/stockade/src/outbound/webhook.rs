@@ -50,7 +50,8 @@ impl Webhook {
         loop {
             let is_last = courier.ending.is_here();
             if let Err(error) = self.round(&mut telling, &mut courier) {
-                courier.give_up(1, &error.to_string());
+                // Nothing is lost: it is looked again.
+                courier.complain(&error.to_string());
             }
             if is_last {
                 return;

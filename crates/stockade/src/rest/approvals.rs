@@ -99,7 +99,7 @@ fn decider(passphrase: &str, store: &mut Store, session: &Session) -> Result<Dec
     })?;
     let opened = credential.open(passphrase.as_bytes(), store, now());
     let approver = opened.map_err(|error| match &error {
-        CredentialError::Wrong | CredentialError::Seal(_) => Problem::forbidden(approver::failure(&error)),
+        CredentialError::Wrong | CredentialError::Seal(_) | CredentialError::OtherUid(_) => Problem::forbidden(approver::failure(&error)),
         CredentialError::Store(ApprovalError::Slow(_)) => Problem::full(approver::failure(&error)),
         _ => approver::failure(&error).into(),
     })?;

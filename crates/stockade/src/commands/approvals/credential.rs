@@ -1,13 +1,15 @@
 //! `stockade approvals credential`: what tells a person from an agent that runs as them.
 
 use serde_json::json;
-use stockade_gateway::approver::{Credential, CredentialError, Place};
+use stockade_core::escape::escape;
+use stockade_gateway::approver::{Approver, Credential, CredentialError, Made, Place};
 
 use crate::Context;
 use crate::approver::{self, STEP};
+use crate::cli::CredentialKeyArgs;
 use crate::failure::Failure;
 use crate::passphrase;
-use crate::receipts::approved;
+use crate::receipts::{approved, lifecycle};
 
 pub(super) fn set(context: &Context) -> Result<(), Failure> {
     let places = context.places()?;
@@ -48,16 +50,40 @@ pub(super) fn status(context: &Context) -> Result<(), Failure> {
     let found = Credential::load(context.places()?).map_err(|error| approver::failure(&error))?;
     if context.printer.is_json() {
         let one = found.map(|credential| {
-            json!({ "key": credential.key_id(), "place": credential.place.name(), "file": credential.path().to_string_lossy() })
+            let (key, place, uid) = (credential.key_id(), credential.place.name(), credential.approver_uid());
+            json!({ "key": key, "place": place, "file": credential.path().to_string_lossy(), "uid": uid })
         });
         return context.printer.json(&json!({ "credential": one }));
     }
     match found {
+        Some(credential) if credential.approver_uid().is_some() => {
+            let who = credential.approver_uid().map(stockade_store::person::name_of).unwrap_or_default();
+            context.printer.line(format!("set: only `{who}` approves, key {} ({})", credential.key_id(), credential.path().display()))
+        }
         Some(credential) => context.printer.line(format!("set: key {} ({})", credential.key_id(), credential.path().display())),
         None => {
             context.printer.line("not set: approvals are `same-uid`, and destructive calls stay denied; stockade approvals credential set")
         }
     }
+}
+
+/// Makes a key, or takes the one that is there, and prints what names its owner as the approver.
+pub(super) fn key(args: &CredentialKeyArgs, context: &Context) -> Result<(), Failure> {
+    if !args.sockets.is_absolute() {
+        return Err(Failure::new("arguments", "`--sockets` is not an absolute path"));
+    }
+    let made = lifecycle("approvals.credential.key", &[], context, || {
+        Approver::of_user(context.places()?).map_err(|error| approver::failure(&error))
+    });
+    let (approver, made) = made?;
+    let uid = rustix::process::geteuid().as_raw();
+    let document = approver.document(uid, &args.sockets).map_err(|error| approver::failure(&error))?;
+    if made == Made::Now {
+        context.printer.note("a key was made, for you alone to read");
+    }
+    let sockets = escape(&args.sockets.to_string_lossy());
+    context.printer.note(format!("as root: put this into /etc/stockade/approver.json (mode 0644), and install -d -m 1777 {sockets}"));
+    context.printer.bytes(format!("{document}\n").as_bytes())
 }
 
 /// The person's own, where there is one; the machine's is an administrator's to change.

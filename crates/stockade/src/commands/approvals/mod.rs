@@ -2,6 +2,8 @@
 
 mod credential;
 mod decide;
+#[cfg(wall)]
+mod distant;
 mod grants;
 mod list;
 mod prompt;
@@ -16,13 +18,23 @@ use std::process::ExitCode;
 use stockade_gateway::approvals::{ApprovalError, RequestId, Store};
 
 use crate::Context;
-use crate::cli::{ApprovalsArgs, ApprovalsVerb, CredentialVerb, GrantsArgs, GrantsVerb};
+use crate::cli::{ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialVerb, GrantsArgs, GrantsVerb, OneRequest};
 use crate::failure::Failure;
+#[cfg(wall)]
+use distant::There;
 
 const STEP: &str = "approvals";
 
 pub(crate) fn run(args: &ApprovalsArgs, context: &Context) -> Result<ExitCode, Failure> {
     match &args.verb {
+        #[cfg(wall)]
+        ApprovalsVerb::List(ApprovalsListArgs { of: Some(user), .. }) => There::of(user, context)?.list(context)?,
+        #[cfg(wall)]
+        ApprovalsVerb::Show(args @ OneRequest { of: Some(user), .. }) => There::of(user, context)?.show(args, context)?,
+        #[cfg(wall)]
+        ApprovalsVerb::Approve(args @ ApproveArgs { of: Some(user), .. }) => There::of(user, context)?.approve(args, context)?,
+        #[cfg(wall)]
+        ApprovalsVerb::Deny(args @ OneRequest { of: Some(user), .. }) => There::of(user, context)?.deny(args, context)?,
         ApprovalsVerb::List(args) => list::list(args, context)?,
         ApprovalsVerb::Show(args) => list::show(args, context)?,
         ApprovalsVerb::Approve(args) => decide::approve(args, context)?,
@@ -32,6 +44,7 @@ pub(crate) fn run(args: &ApprovalsArgs, context: &Context) -> Result<ExitCode, F
             CredentialVerb::Set(_) => credential::set(context)?,
             CredentialVerb::Remove(_) => credential::remove(context)?,
             CredentialVerb::Status(_) => credential::status(context)?,
+            CredentialVerb::Key(args) => credential::key(args, context)?,
         },
     }
     Ok(ExitCode::SUCCESS)

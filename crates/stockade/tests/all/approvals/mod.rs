@@ -6,6 +6,7 @@ mod calls;
 mod credential;
 mod hostile;
 mod notify;
+mod other;
 mod prompt;
 
 use serde_json::Value;

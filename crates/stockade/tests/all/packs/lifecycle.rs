@@ -58,7 +58,11 @@ fn a_rule_about_a_pack_that_is_gone_is_an_error_at_once() {
     let ground = Ground::new(Who::Ordinary);
     installed(&ground, ECHO);
     let rules = ground.home.join(".config/stockade/policy/own.cedar");
-    ground.plant(&rules, "permit (principal, action, resource);\nforbid (principal, action == Stockade::Action::\"demo.echo\", resource);\n", 0o600);
+    ground.plant(
+        &rules,
+        "permit (principal, action, resource);\nforbid (principal, action == Stockade::Action::\"demo.echo\", resource);\n",
+        0o600,
+    );
     for _ in 0..2 {
         let ran = ground.run(&[], &["true"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");

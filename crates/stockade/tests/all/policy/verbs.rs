@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{rules, script, script_json};
-use crate::wall::{Ground, Who, as_both};
 use crate::wall::ground::finish;
+use crate::wall::{Ground, Who, as_both};
 
 const LS_ONLY: &str = "@id(\"ls\")\npermit (principal, action == Stockade::Action::\"exec\", resource == Stockade::Program::\"ls\");\n";
 

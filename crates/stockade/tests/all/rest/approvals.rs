@@ -104,10 +104,16 @@ fn what_is_approved_is_bound_to_what_it_reads() {
     assert_eq!(finish(&mut ground.stockade(["approvals", "approve", &id, "--yes"])).code, Some(0));
     let other = told(&server, "POST /v1/run", &call("two\n"), 403);
     assert_ne!(other["decision"]["approval_id"], id, "another input is another call");
-    let ran = told(&server, "POST /v1/run", &call("one\n"), 200);
+    let none = told(&server, "POST /v1/run", &json!({"script": "touch x; cat"}), 403);
+    assert!(none["decision"]["approval_id"] != id && none["decision"]["approval_id"] != other["decision"]["approval_id"], "{none}");
+    // The same bytes, written otherwise, are the same input.
+    let ran = told(&server, "POST /v1/run", &json!({"script": "touch x; cat", "stdin_base64": "b25lCg=="}), 200);
     assert_eq!((&ran["exit_code"], &ran["stdout"]), (&json!(0), &json!("one\n")), "{ran}");
     let all = receipts(&ground);
     let intent = all.iter().find(|receipt| receipt["kind"] == "intent" && receipt["receipt_id"] == ran["receipt_id"]).expect("an intent");
-    assert_eq!(intent["stdin_sha256"], "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806", "what it read is in the receipt");
+    assert_eq!(
+        intent["stdin_sha256"], "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806",
+        "what it read is in the receipt"
+    );
     told(&server, "POST /v1/run", &call("one\n"), 403);
 }
