@@ -71,6 +71,66 @@ fn no_wall_is_taken_down_while_it_serves() {
     });
 }
 
+/// Installs a pack whose one capability reads a file of a directory of the host.
+fn install(ground: &Ground, name: &str, shown: &std::path::Path) {
+    ground.directory(shown);
+    ground.plant(&shown.join("file"), "shown\n", 0o644);
+    let file = shown.join("file");
+    let (shown, file) = (shown.display(), file.display());
+    ground.file(
+        &format!("{name}/pack.toml"),
+        &format!("name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"d\"\npublisher = \"acme\"\n"),
+    );
+    let capability = format!(
+        "name = \"{name}.look\"\ndescription = \"Look.\"\neffect = \"read\"\nprogram = \"cat\"\nargs = [\"{file}\"]\n\
+         [sandbox]\nmounts = [{{ host = \"{shown}\" }}]\n[[examples]]\ninput = {{}}\nargv = [\"cat\", \"{file}\"]\n"
+    );
+    ground.file(&format!("{name}/capabilities/{name}.look.toml"), &capability);
+    let outcome = finish(&mut ground.stockade(["pack", "install", name, "--unsigned", "--yes"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+}
+
+/// Places that packs show besides home and the workspace are fixed with the rest.
+#[test]
+fn packs_show_what_they_did_when_it_started() {
+    as_both(|ground| {
+        rules(ground, "permit (principal, action, resource);");
+        install(ground, "early", &ground.base.join("early"));
+        let mut client = Client::new(ground);
+        for _ in 0..3 {
+            let shown = client.call("early_look", &json!({}));
+            assert_eq!(shown["content"][0]["text"], "shown\n", "{shown}");
+        }
+        install(ground, "late", &ground.base.join("late"));
+        let refused = client.call("late_look", &json!({}));
+        let words = refused["content"][0]["text"].as_str().expect("words");
+        assert!(words.contains("outside the directories") && words.contains("start the server again"), "{refused}");
+        drop(client);
+        let shown = Client::new(ground).call("late_look", &json!({}));
+        assert_eq!(shown["content"][0]["text"], "shown\n", "{shown}");
+    });
+}
+
+/// What needs no other process goes on; what does is told why it cannot.
+#[test]
+fn without_its_steward_only_the_way_out_is_gone() {
+    as_both(|ground| {
+        rules(ground, "permit (principal, action, resource);");
+        set(ground, "sandbox.allowedHosts", "[\"example.org\"]");
+        let mut client = Client::new(ground);
+        let steward = helper(&client, "steward");
+        ground.host(&format!("kill -9 {steward}"));
+        eventually("it is gone", || std::fs::read(format!("/proc/{steward}/cmdline")).is_ok_and(|line| line.is_empty()));
+        let failed = client.shell("true");
+        let words = failed["content"][0]["text"].as_str().expect("words");
+        assert!(failed["isError"] == true && words.contains("steward") && words.contains("start the server again"), "{failed}");
+        set(ground, "sandbox.allowedHosts", "[]");
+        assert_eq!(client.shell("echo ran")["content"][0]["text"], "ran\n");
+        assert_eq!(client.close().0, Some(0));
+        verified(ground);
+    });
+}
+
 /// What it writes down for the supervisor of a sandbox that stays is held against what was fixed, by the supervisor itself.
 #[test]
 fn a_supervisor_holds_nothing_that_was_not_agreed_on() {
