@@ -1,7 +1,7 @@
 //! What an agent asks, read strictly and within bounds.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// Longer than any question: a file that is written is part of it.
 const MAX_QUESTION: u64 = 64 << 20;
+/// More links than the system follows: such a path cannot be opened.
+const MAX_LINKS: usize = 64;
 const STEP: &str = "hook";
 /// An agent that is nobody's subagent.
 const MAIN: &str = "main";
@@ -137,18 +139,32 @@ impl Address {
     }
 }
 
-/// The file that a path leads to: links on the way there are followed, as far as the path is there.
+/// The file that a path leads to, whether it is there or not: a link to what is missing leads there too, because writing it makes it.
 pub(super) fn real(path: &Path) -> PathBuf {
-    let mut missing = Vec::new();
-    let mut there = path;
-    loop {
-        if let Ok(found) = std::fs::canonicalize(there) {
-            return missing.iter().rev().fold(found, |found: PathBuf, name| found.join(name));
+    let mut led = PathBuf::new();
+    let mut rest: Vec<PathBuf> = parts(path);
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == Path::new("..") {
+            led.pop();
+            continue;
         }
-        let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else { return path.to_owned() };
-        missing.push(name);
-        there = parent;
+        // A part that is the root begins anew.
+        led.push(part);
+        if links < MAX_LINKS
+            && let Ok(target) = std::fs::read_link(&led)
+        {
+            links += 1;
+            led.pop();
+            rest.extend(parts(&target));
+        }
     }
+    led
+}
+
+/// The parts of a path, last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().filter(|part| *part != Component::CurDir).map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
 #[cfg(test)]
@@ -202,5 +218,14 @@ mod tests {
         std::fs::create_dir(base.join("real")).unwrap();
         std::os::unix::fs::symlink(base.join("real"), base.join("link")).unwrap();
         assert_eq!(real(&base.join("link/new/file")), base.join("real/new/file"));
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, base.join(name)).unwrap();
+        link("/nowhere/new", "real/dangling");
+        link("../gone/./x", "real/relative");
+        link("real/relative", "twice");
+        link("round", "round");
+        for (name, led) in [("link/dangling", "/nowhere/new".into()), ("twice", base.join("gone/x")), ("link/..", base.clone())] {
+            assert_eq!(real(&base.join(name)), led, "{name}");
+        }
+        assert_eq!(real(&base.join("round")), base.join("round"));
     }
 }
