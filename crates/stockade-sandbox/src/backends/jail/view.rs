@@ -222,6 +222,14 @@ impl View {
         is_own || self.shows_system(real) && (!rustix::process::geteuid().is_root() || anybody_reads(real))
     }
 
+    /// Whether that is so of all that lies beneath it too.
+    pub fn reveals_all(&self, real: &Path) -> bool {
+        let is_beneath = |mask: &PathBuf| mask.starts_with(real) || fs::canonicalize(mask).is_ok_and(|mask| mask.starts_with(real));
+        // Files that only root reads are everywhere in there, and nobody looks at each.
+        let is_roots = rustix::process::geteuid().is_root() && real.starts_with("/etc");
+        self.reveals(real) && !is_roots && !self.masks.iter().any(is_beneath)
+    }
+
     fn shows_system(&self, real: &Path) -> bool {
         self.system.iter().any(|e| match e {
             SystemEntry::Directory(d) => real.starts_with(d),

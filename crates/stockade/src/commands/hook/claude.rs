@@ -41,6 +41,7 @@ pub(super) fn answer(context: &Context) -> Result<(), Failure> {
     let answer = match question.deed()? {
         Wish::Script(script) => about_script(&question, script, agent, context)?,
         Wish::Read(path) => about_file(Use::Read, &path, &question, &agent, context)?,
+        Wish::Search(path) => about_file(Use::Search, &path, &question, &agent, context)?,
         Wish::Write(path) => about_file(Use::Write, &path, &question, &agent, context)?,
         Wish::Fetch(address) => about_address(&address, &agent, context)?,
     };
@@ -95,6 +96,8 @@ fn about_script(question: &Question, script: String, agent: AgentName, context: 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Read,
+    /// Read whatever lies beneath it.
+    Search,
     Write,
 }
 
@@ -111,7 +114,7 @@ fn about_file(usage: Use, path: &Path, question: &Question, agent: &AgentName, c
     for path in [path, led.as_path()] {
         let shown = path.to_string_lossy();
         let request = match usage {
-            Use::Read => Request::Read { path: &shown, workspace: &text },
+            Use::Read | Use::Search => Request::Read { path: &shown, workspace: &text },
             Use::Write => Request::Write { path: &shown, workspace: &text },
         };
         let refused = match &outside {
@@ -119,7 +122,7 @@ fn about_file(usage: Use, path: &Path, question: &Question, agent: &AgentName, c
             None => refusal(&rules, &request)?,
         };
         if let Some(told) = refused {
-            let verb = if usage == Use::Read { "hook.read" } else { "hook.write" };
+            let verb = if usage == Use::Write { "hook.write" } else { "hook.read" };
             record(verb, &shown, &told, agent, &rules, context)?;
             return Ok(Some(denied(&told)));
         }
@@ -183,20 +186,23 @@ impl Around {
     /// outside. What nothing here names is out of reach.
     fn outside(&self, usage: Use, path: &Path) -> Option<&'static str> {
         let Places { home, state, config, runtime, machine } = &self.places;
-        if [state, config, runtime, machine].into_iter().any(|place| path.starts_with(place)) {
+        let is_beneath = |place: &Path| usage == Use::Search && place.starts_with(path);
+        if [state, config, runtime, machine].into_iter().any(|place| path.starts_with(place) || is_beneath(place)) {
             return Some("these are Stockade's own files");
         }
         if let Ok(relative) = path.strip_prefix(&self.workspace) {
             let is_guarded = usage == Use::Write && is_protected(relative).is_some();
             return is_guarded.then_some("this file would run code outside the wall: change it yourself");
         }
+        let login = self.own.join(".credentials.json");
+        let is_shown = if usage == Use::Search { self.view.reveals_all(path) } else { self.view.reveals(path) };
         match (usage, path.strip_prefix(&self.own)) {
-            (Use::Read, Ok(inner)) if inner != Path::new(".credentials.json") => None,
+            (Use::Read | Use::Search, Ok(_)) if path != login && !is_beneath(&login) => None,
             (Use::Write, Ok(inner)) if inner.starts_with("plans") => None,
             (Use::Write, _) => Some("only files of the workspace may be changed"),
-            (Use::Read, Err(_)) if self.view.reveals(path) || self.is_of_session(path) => None,
-            (Use::Read, _) if path.starts_with(home) => Some("of the home directory only the workspace may be read"),
-            (Use::Read, _) => Some(NOT_THERE),
+            (Use::Read | Use::Search, Err(_)) if is_shown || self.is_of_session(path) => None,
+            (Use::Read | Use::Search, _) if path.starts_with(home) => Some("of the home directory only the workspace may be read"),
+            (Use::Read | Use::Search, _) => Some(NOT_THERE),
         }
     }
 
@@ -333,6 +339,11 @@ mod tests {
                 "/tmp/claude-7/s-1/x",
                 "/tmp/claude-8/-h-w/s-1/tasks/b.output",
             ],
+        );
+        check(
+            Use::Search,
+            &["/h/w", "/h/w/a", "/usr/include", "/h/.claude/projects", "/h/.cache/pip"],
+            &["/", "/h", "/etc", "/etc/ssl", "/h/.claude", "/h/.claude/.credentials.json", "/h/.cargo", "/h/s", "/tmp", "/root"],
         );
         check(
             Use::Write,

@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// Longer than any question: a file that is written is part of it.
 const MAX_QUESTION: u64 = 64 << 20;
+/// What stands for other words in a pattern.
+const SIGNS: [char; 9] = ['*', '?', '[', '{', '(', '!', '+', '@', '\\'];
 /// More links than the system follows: such a path cannot be opened.
 const MAX_LINKS: usize = 64;
 const STEP: &str = "hook";
@@ -37,6 +39,8 @@ pub(super) enum Deed {
     Script(String),
     /// Read a file.
     Read(PathBuf),
+    /// Look through everything that lies at and beneath a path.
+    Search(PathBuf),
     /// Change a file.
     Write(PathBuf),
     /// Fetch something.
@@ -82,6 +86,8 @@ impl Question {
         match self.tool_name.as_str() {
             "Bash" => Ok(Deed::Script(self.text("command")?.to_owned())),
             "Read" => Ok(Deed::Read(self.path("file_path")?)),
+            "Grep" | "LS" => Ok(Deed::Search(self.searched()?)),
+            "Glob" => Ok(Deed::Search(self.matched()?)),
             "Write" | "Edit" | "MultiEdit" => Ok(Deed::Write(self.path("file_path")?)),
             "NotebookEdit" => Ok(Deed::Write(self.path("notebook_path")?)),
             "WebFetch" => Ok(Deed::Fetch(Address::parse(self.text("url")?)?)),
@@ -106,8 +112,41 @@ impl Question {
 
     /// A file, in its plain form.
     fn path(&self, name: &str) -> Result<PathBuf, Failure> {
-        let directory = self.cwd.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))?;
-        Ok(PathBuf::from(lexical(directory, self.text(name)?)))
+        let text = self.text(name)?;
+        // The tools take blanks around a path away and put the home directory in for `~`; a file that is really called so is not worth the doubt.
+        if text.trim() != text || text == "~" || text.starts_with("~/") {
+            return Err(Failure::new(STEP, format!("the tool's `{name}` can be read in two ways: write the whole path")));
+        }
+        Ok(PathBuf::from(lexical(self.directory()?, text)))
+    }
+
+    fn directory(&self) -> Result<&str, Failure> {
+        self.cwd.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))
+    }
+
+    /// Where the tool looks: where it was told, else where it is.
+    fn searched(&self) -> Result<PathBuf, Failure> {
+        match self.tool_input.get("path") {
+            None | Some(Value::Null) => Ok(PathBuf::from(lexical(self.directory()?, "."))),
+            Some(_) => self.path("path"),
+        }
+    }
+
+    /// Where a pattern begins to look: the directory before the first sign that stands for others. What follows may not climb out of it.
+    fn matched(&self) -> Result<PathBuf, Failure> {
+        let (base, pattern) = (self.searched()?, self.text("pattern")?);
+        let (plain, rest) = pattern.find(SIGNS).map_or((pattern, ""), |at| pattern.split_at(at));
+        if rest.contains("..") || pattern.trim() != pattern || pattern.starts_with('~') {
+            return Err(Failure::new(STEP, "it cannot be told where the tool's `pattern` leads"));
+        }
+        let start = match plain.rsplit_once('/') {
+            _ if rest.is_empty() => plain,
+            Some(("", _)) => "/",
+            Some((directory, _)) => directory,
+            None => ".",
+        };
+        let base = base.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))?;
+        Ok(PathBuf::from(lexical(base, start)))
     }
 }
 
@@ -186,10 +225,40 @@ mod tests {
         assert_eq!(deed("Read", json!({ "file_path": "/w/a/../b" })), Ok(Deed::Read("/w/b".into())));
         assert_eq!(deed("Edit", json!({ "file_path": "c" })), Ok(Deed::Write("/w/c".into())));
         assert_eq!(deed("NotebookEdit", json!({ "notebook_path": "/n" })), Ok(Deed::Write("/n".into())));
-        for (tool, input) in
-            [("Bash", json!({})), ("Bash", json!({ "command": 1 })), ("Read", json!({ "file_path": "a\0b" })), ("New", json!({}))]
-        {
+        for (tool, input) in [
+            ("Read", json!({ "file_path": "~/x" })),
+            ("Read", json!({ "file_path": " /etc/shadow" })),
+            ("Bash", json!({})),
+            ("Bash", json!({ "command": 1 })),
+            ("Read", json!({ "file_path": "a\0b" })),
+            ("New", json!({})),
+        ] {
             assert!(deed(tool, input.clone()).is_err(), "{tool} {input}");
+        }
+    }
+
+    #[test]
+    fn searches_are_known_by_where_they_begin() {
+        let begins = |tool: &str, input: Value| question(tool, &input).deed().ok();
+        let check = |tool: &str, input: Value, at: &str| assert_eq!(begins(tool, input.clone()), Some(Deed::Search(at.into())), "{input}");
+        check("Grep", json!({ "pattern": "x" }), "/w");
+        check("Grep", json!({ "pattern": "/etc/*", "path": null }), "/w");
+        check("Grep", json!({ "pattern": "x", "path": "../y" }), "/y");
+        check("LS", json!({ "path": "/etc" }), "/etc");
+        for (pattern, at) in [
+            ("**/*.rs", "/w/a"),
+            ("src/*/x", "/w/a/src"),
+            ("src/x", "/w/a/src/x"),
+            ("../*", "/w"),
+            ("../../etc/sh*", "/etc"),
+            ("/etc/s*", "/etc"),
+            ("/*", "/"),
+            ("/etc/shadow", "/etc/shadow"),
+        ] {
+            check("Glob", json!({ "pattern": pattern, "path": "a" }), at);
+        }
+        for pattern in ["*/../../x", "{a,../b}", "~/.ssh/*", " /etc/*"] {
+            assert_eq!(begins("Glob", json!({ "pattern": pattern })), None, "{pattern}");
         }
     }
 

@@ -145,6 +145,14 @@ fn files_that_the_wall_does_not_show_are_not_read() {
             refusal(ground, "Write", json!({ "file_path": path }));
         }
         refusal(ground, "Read", json!({ "file_path": scratch("s-2") }));
+        for path in ["/", "/etc", "/etc/ssl", "/tmp", "/root", &ground.home.to_string_lossy(), &ground.base.to_string_lossy()] {
+            refusal(ground, "Grep", json!({ "pattern": "x", "path": path }));
+            refusal(ground, "Glob", json!({ "pattern": format!("{path}/*") }));
+        }
+        for input in [json!({ "pattern": "x" }), json!({ "pattern": "x", "path": "/usr/include" })] {
+            assert_eq!(answer(ground, "Grep", input.clone()), None, "{input}");
+            assert_eq!(answer(ground, "Glob", input.clone()), None, "{input}");
+        }
     });
 }
 
