@@ -140,7 +140,7 @@ fn codex_is_told_where_stockade_keeps_its_files() {
         assert!(text != mine || (changed.contains("# here") && changed.contains("MORE = \"1\" # more")), "{changed}");
         assert_eq!(Agent::Codex.put_in(&changed, PROGRAM, &set).unwrap(), changed);
         let without = Agent::Codex.put_in(&changed, PROGRAM, &[]).unwrap();
-        assert!(!without.contains("XDG_") && without.contains("env") == !text.is_empty(), "{without}");
+        assert!(!without.contains("XDG_") && without.contains("env") != text.is_empty(), "{without}");
         assert!(!Agent::Codex.take_out(&changed).unwrap().contains("XDG_"));
     }
     assert!(Agent::Codex.put_in("[mcp_servers.stockade]\nenv = 1\n", PROGRAM, &set).is_err());
