@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::settings::written;
 
 /// The tools that are asked about.
-const TOOLS: &str = "Bash|Read|Write|Edit|MultiEdit|NotebookEdit|WebFetch";
+const TOOLS: &str = "Bash|Read|Grep|Glob|LS|Write|Edit|MultiEdit|NotebookEdit|WebFetch";
 /// Seconds that Claude Code waits for the answer.
 const TIMEOUT: u32 = 60;
 /// How the command ends by which ours is known.

@@ -2,17 +2,23 @@
 
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
+use super::{VARIABLES, Variable};
+
 /// What the server is called.
 const SERVER: &str = "stockade";
+/// Holds the variables that the server gets.
+const ENVIRONMENT: &str = "env";
 
-/// Settings with the server; unchanged where it stands there already.
-pub(super) fn put_in(text: &str, program: &str) -> Result<String, String> {
+/// Settings with the server; unchanged where it stands there already. Codex passes few variables on to servers, so those that say where
+/// Stockade keeps its files are written down; one that is not set any more is taken out.
+pub(super) fn put_in(text: &str, program: &str, variables: &[Variable]) -> Result<String, String> {
     let mut document = parse(text)?;
     let servers = table(document.as_table_mut(), "mcp_servers")?;
     servers.set_implicit(true);
     let server = table(servers, SERVER)?;
     set(server, "command", program.into());
     set(server, "args", toml_edit::Value::Array(Array::from_iter(["mcp"])));
+    put_variables(server, variables)?;
     let features = table(document.as_table_mut(), "features")?;
     set(features, "shell_tool", false.into());
     Ok(document.to_string())
@@ -24,6 +30,31 @@ pub(super) fn take_out(text: &str) -> Result<String, String> {
     remove(document.as_table_mut(), "mcp_servers", SERVER);
     remove(document.as_table_mut(), "features", "shell_tool");
     Ok(document.to_string())
+}
+
+fn put_variables(server: &mut Table, variables: &[Variable]) -> Result<(), String> {
+    if variables.is_empty() && !server.contains_key(ENVIRONMENT) {
+        return Ok(());
+    }
+    let wrong = || format!("`{ENVIRONMENT}` of the server is not a table");
+    // People write it as a table of its own or in one line; either stays.
+    let held = server.entry(ENVIRONMENT).or_insert_with(|| Item::Table(Table::new()));
+    let held = held.as_table_like_mut().ok_or_else(wrong)?;
+    for name in VARIABLES {
+        match variables.iter().find(|variable| variable.name == name) {
+            Some(wanted) if held.get(name).and_then(Item::as_str) == Some(&wanted.value) => {}
+            Some(wanted) => {
+                held.insert(name, value(&wanted.value));
+            }
+            None => {
+                held.remove(name);
+            }
+        }
+    }
+    if held.is_empty() {
+        server.remove(ENVIRONMENT);
+    }
+    Ok(())
 }
 
 fn parse(text: &str) -> Result<DocumentMut, String> {

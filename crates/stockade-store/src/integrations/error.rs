@@ -22,6 +22,9 @@ pub enum IntegrationError {
     /// A path that is not text cannot stand in settings.
     #[error("the path of this program is not text: `{0}`")]
     Program(PathBuf),
+    /// Nor can a variable's.
+    #[error("the value of the environment variable {0} is not text")]
+    Variable(&'static str),
     /// Nowhere to keep the file as it was.
     #[error("the file as it was cannot be kept: {0}")]
     State(String),

@@ -46,7 +46,8 @@ impl Kept {
     }
 }
 
-fn place(places: &Places, agent: Agent) -> PathBuf {
+/// Where it is kept.
+pub(super) fn place(places: &Places, agent: Agent) -> PathBuf {
     places.state.join(format!("installed-{}.json", agent.name()))
 }
 

@@ -32,6 +32,28 @@ pub enum Agent {
     Codex,
 }
 
+/// The variables that say where Stockade keeps its files, beside `HOME`, which every agent passes on.
+const VARIABLES: [&str; 3] = ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
+
+/// A variable that is set where Stockade is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    name: &'static str,
+    value: String,
+}
+
+impl Variable {
+    /// Those that count, looked up by name. What is not an absolute path counts for nothing, as everywhere.
+    pub fn all(lookup: impl Fn(&str) -> Option<PathBuf>) -> Result<Vec<Self>, IntegrationError> {
+        let set = VARIABLES.into_iter().filter_map(|name| Some((name, lookup(name).filter(|path| path.is_absolute())?)));
+        set.map(|(name, path)| {
+            let value = path.to_str().ok_or(IntegrationError::Variable(name))?.to_owned();
+            Ok(Self { name, value })
+        })
+        .collect()
+    }
+}
+
 /// What would become of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -70,10 +92,11 @@ impl Agent {
         variable(name).filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(directory)).join(file)
     }
 
-    fn put_in(self, text: &str, program: &str) -> Result<String, String> {
+    fn put_in(self, text: &str, program: &str, variables: &[Variable]) -> Result<String, String> {
         match self {
+            // Its hooks get all of its own variables.
             Self::Claude => claude::put_in(text, program),
-            Self::Codex => codex::put_in(text, program),
+            Self::Codex => codex::put_in(text, program, variables),
         }
     }
 
@@ -86,10 +109,10 @@ impl Agent {
 }
 
 /// What installing would change. Nothing is written.
-pub fn plan_install(agent: Agent, path: &Path, program: &Path) -> Result<Change, IntegrationError> {
+pub fn plan_install(agent: Agent, path: &Path, program: &Path, variables: &[Variable]) -> Result<Change, IntegrationError> {
     let program = program.to_str().ok_or_else(|| IntegrationError::Program(program.to_owned()))?;
     let before = read(path)?;
-    let after = agent.put_in(before.as_deref().unwrap_or_default(), program);
+    let after = agent.put_in(before.as_deref().unwrap_or_default(), program, variables);
     let after = after.map_err(|why| IntegrationError::Settings { path: path.to_owned(), why })?;
     Ok(Change { path: path.to_owned(), before, after: Some(after), is_exact: false })
 }
@@ -105,6 +128,11 @@ pub fn plan_uninstall(agent: Agent, places: &Places, path: &Path) -> Result<Chan
     let Some(text) = &before else { return Ok(Change { path: path.to_owned(), before: None, after: None, is_exact: true }) };
     let after = agent.take_out(text).map_err(|why| IntegrationError::Settings { path: path.to_owned(), why })?;
     Ok(Change { path: path.to_owned(), before, after: Some(after), is_exact: false })
+}
+
+/// Where the file as it was is kept.
+pub fn kept_at(agent: Agent, places: &Places) -> PathBuf {
+    kept::place(places, agent)
 }
 
 /// Writes what was planned. The file as it was is kept first, so that there is always a way back.

@@ -30,7 +30,7 @@ pub use compiled::Compiled;
 pub use programs::OnPath;
 pub use proposals::{Draft as ProposalDraft, MAX_PROPOSAL, MAX_PROPOSALS, Proposal, proposal, proposals, propose, withdraw};
 pub use trust::{ProjectDigest, ProjectTrust, trust_project, trusted_projects, untrust_project};
-pub use write::{Written, add_rules, write_imported, write_preset};
+pub use write::{Written, add_rules, preset_at, write_imported, write_preset};
 
 /// The directory of policy files in every layer.
 const DIRECTORY: &str = "policy";

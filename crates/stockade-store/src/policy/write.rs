@@ -30,6 +30,11 @@ pub struct Written {
     pub line: usize,
 }
 
+/// Where a starter policy is written.
+pub fn preset_at(places: &Places) -> PathBuf {
+    places.config.join(DIRECTORY).join(STARTER)
+}
+
 /// Writes a starter policy. One that is there already is left alone.
 pub fn write_preset(places: &Places, text: &str) -> Result<Written, PolicyError> {
     write_new(places, STARTER, text)

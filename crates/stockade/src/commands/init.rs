@@ -8,15 +8,17 @@ use stockade_store::policy::{PolicyError, write_preset};
 
 use crate::Context;
 use crate::admission;
+use crate::approver;
 use crate::cli::{InitArgs, Preset};
 use crate::failure::Failure;
-use crate::receipts::lifecycle;
+use crate::receipts::approved;
 
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<ExitCode, Failure> {
     let places = context.places()?;
     let name = args.preset.to_possible_value();
     let words: Vec<&str> = name.iter().map(clap::builder::PossibleValue::get_name).collect();
-    let written = lifecycle("init", &words, context, || {
+    let decider = approver::demand("write a policy", context)?;
+    let written = approved("init", &words, &decider, context, || {
         write_preset(places, text(args.preset)).map_err(|error| match error {
             PolicyError::Exists(_) => admission::failure(&error).with_hint("edit it, or move it away first"),
             error => admission::failure(&error),
@@ -61,10 +63,25 @@ mod tests {
             let (human, agent) = (Principal::human("me"), Principal::agent("claude/main"));
             assert_eq!(verdict(&human, "make && git push | sort > x"), Verdict::Allow, "{preset:?}");
             assert_eq!(verdict(&agent, "ls -la | head; git log -5"), Verdict::Allow, "{preset:?}");
-            assert_eq!(verdict(&agent, "git push"), Verdict::Deny, "{preset:?}");
+            for push in [
+                "git push",
+                "/usr/bin/git push",
+                "/bin/git push origin main",
+                "/usr/local/bin/git -C x push",
+                "git -c a.b=c push",
+                "/usr/bin/git -c a.b=c push",
+                "git $verb",
+                "ls && git --unknown push",
+            ] {
+                assert_eq!(verdict(&agent, push), Verdict::Deny, "{preset:?} {push}");
+            }
+            assert_eq!(verdict(&human, "/usr/bin/git push; git $verb"), Verdict::Allow, "{preset:?}");
             let changes = if *preset == Preset::ReadOnly { Verdict::Deny } else { Verdict::Allow };
             assert_eq!(verdict(&agent, "make test"), changes, "{preset:?}");
             assert_eq!(verdict(&agent, "echo x > f"), changes, "{preset:?}");
+            for benign in ["git add *.md", "git commit -m \"$TEXT\"", "/usr/bin/git commit -am x", "git -c user.name=me commit", "git"] {
+                assert_eq!(verdict(&agent, benign), changes, "{preset:?} {benign}");
+            }
         }
     }
 }

@@ -1,18 +1,19 @@
 //! `stockade install`: an agent's own settings name Stockade, so that it asks before it acts; and the way back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use stockade_store::integrations::{self, Agent, Change, IntegrationError};
-use stockade_store::policy::{PolicyError, PolicyLayers, write_preset};
+use stockade_store::integrations::{self, Agent, Change, IntegrationError, Variable};
+use stockade_store::policy::{PolicyError, PolicyLayers, preset_at, write_preset};
 
 use super::init;
 use crate::Context;
 use crate::admission;
+use crate::approver;
 use crate::cli::{AgentChoice, InstallArgs, Preset};
 use crate::failure::Failure;
-use crate::receipts::lifecycle;
+use crate::receipts::{approved, lifecycle};
 
 const STEP: &str = "install";
 
@@ -27,11 +28,15 @@ pub(crate) fn run(args: &InstallArgs, context: &Context) -> Result<ExitCode, Fai
         integrations::plan_uninstall(agent, places, &path)
     } else {
         let program = std::env::current_exe().map_err(|error| Failure::new(STEP, format!("where this program lies: {error}")))?;
-        integrations::plan_install(agent, &path, &program)
+        Variable::all(|name| context.environment.variable(name).map(PathBuf::from))
+            .and_then(|variables| integrations::plan_install(agent, &path, &program, &variables))
     };
     let change = change.map_err(|error| failure(&error))?;
     let policy = if args.uninstall { None } else { missing_policy(context)? };
     show(&change, args, context);
+    if args.dry_run {
+        show_files(agent, &change, policy.as_deref(), args, context)?;
+    }
     if !args.dry_run {
         write(agent, &change, policy.as_ref().map(|_| Preset::Developer), args, context)?;
     }
@@ -54,7 +59,7 @@ fn write(agent: Agent, change: &Change, policy: Option<Preset>, args: &InstallAr
         return Ok(());
     }
     let verb = if args.uninstall { "uninstall" } else { "install" };
-    lifecycle(verb, &[agent.name()], context, || {
+    let act = || {
         if let Some(preset) = policy {
             match write_preset(places, init::text(preset)) {
                 Ok(written) => {
@@ -67,14 +72,33 @@ fn write(agent: Agent, change: &Change, policy: Option<Preset>, args: &InstallAr
         let done =
             if args.uninstall { integrations::uninstall(agent, places, change) } else { integrations::install(agent, places, change) };
         done.map_err(|error| failure(&error))
-    })
+    };
+    // What permits agents anything is the approver's to write, where there is one.
+    if policy.is_some() {
+        let decider = approver::demand("write a policy", context)?;
+        return approved(verb, &[agent.name()], &decider, context, act);
+    }
+    lifecycle(verb, &[agent.name()], context, act)
 }
 
 /// Where a policy would be written: without one of a person or of the machine, agents are denied everything.
 fn missing_policy(context: &Context) -> Result<Option<PathBuf>, Failure> {
     let places = context.places()?;
     let layers = PolicyLayers::load(places, None).map_err(|error| admission::failure(&error))?;
-    Ok(layers.is_empty().then(|| places.config.join("policy")))
+    Ok(layers.is_empty().then(|| preset_at(places)))
+}
+
+/// What else would be written or removed, beside the agent's settings.
+fn show_files(agent: Agent, change: &Change, policy: Option<&Path>, args: &InstallArgs, context: &Context) -> Result<(), Failure> {
+    if let Some(path) = policy {
+        context.printer.note(format!("would write {}: the starter policy `developer`, which says what agents may do", path.display()));
+    }
+    if !change.is_nothing() {
+        let verb = if args.uninstall { "remove" } else { "write" };
+        let kept = integrations::kept_at(agent, context.places()?);
+        context.printer.note(format!("would {verb} {}: the settings as they were before", kept.display()));
+    }
+    Ok(())
 }
 
 /// What changes, line by line.
@@ -107,6 +131,10 @@ fn failure(error: &IntegrationError) -> Failure {
     let failure = Failure::from_error(STEP, error);
     match error {
         IntegrationError::Settings { .. } => failure.with_hint("mend the file, or move it away, and try again"),
-        IntegrationError::Read(..) | IntegrationError::Write(..) | IntegrationError::Program(_) | IntegrationError::State(_) => failure,
+        IntegrationError::Read(..)
+        | IntegrationError::Write(..)
+        | IntegrationError::Program(_)
+        | IntegrationError::Variable(_)
+        | IntegrationError::State(_) => failure,
     }
 }

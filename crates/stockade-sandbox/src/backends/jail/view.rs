@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Directories of the system that every program needs.
@@ -210,6 +211,25 @@ impl View {
         self.toolchains.iter().any(|t| real.starts_with(t)) || self.shows_system(&real)
     }
 
+    /// Whether a program inside could read what lies at a path without links: it is shown, nothing covers it, and the sandbox's user may.
+    pub fn reveals(&self, real: &Path) -> bool {
+        let is_within = |root: &PathBuf| real.starts_with(root) || fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
+        if self.masks.iter().any(is_within) {
+            return false;
+        }
+        let is_own = self.toolchains.iter().chain(&self.caches).any(|root| real.starts_with(root));
+        // Root's sandboxes run as users that own nothing of the system.
+        is_own || self.shows_system(real) && (!rustix::process::geteuid().is_root() || anybody_reads(real))
+    }
+
+    /// Whether that is so of all that lies beneath it too.
+    pub fn reveals_all(&self, real: &Path) -> bool {
+        let is_beneath = |mask: &PathBuf| mask.starts_with(real) || fs::canonicalize(mask).is_ok_and(|mask| mask.starts_with(real));
+        // Files that only root reads are everywhere in there, and nobody looks at each.
+        let is_roots = rustix::process::geteuid().is_root() && real.starts_with("/etc");
+        self.reveals(real) && !is_roots && !self.masks.iter().any(is_beneath)
+    }
+
     fn shows_system(&self, real: &Path) -> bool {
         self.system.iter().any(|e| match e {
             SystemEntry::Directory(d) => real.starts_with(d),
@@ -296,6 +316,12 @@ fn toolchain_root(real: &Path, home: &Path) -> PathBuf {
 
 fn is_real_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|m| m.is_dir())
+}
+
+/// Whether a user who owns nothing on the way may read it. What is not there keeps nothing from anybody.
+fn anybody_reads(path: &Path) -> bool {
+    let grants = |path: &Path, bit: u32| fs::metadata(path).map_or(true, |meta| meta.permissions().mode() & bit != 0);
+    grants(path, 0o004) && path.ancestors().skip(1).all(|directory| grants(directory, 0o001))
 }
 
 fn host_keys(directory: &Path) -> Vec<PathBuf> {
@@ -413,6 +439,39 @@ mod tests {
         let dirs = [base.join("other/.pyenv/shims"), base.join("other/.pyenv/bin")];
         let view = View::gather(&asker(&base.join("home"), &dirs, &base.join("home/work")));
         assert_eq!(view.toolchains, [base.join("other/.pyenv")]);
+    }
+
+    #[test]
+    fn what_is_covered_or_not_shown_is_not_revealed() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let base = fs::canonicalize(home.path()).unwrap();
+        for d in [".cargo/bin", ".cargo/registry", ".cache/pip", ".ssh", "work"] {
+            fs::create_dir_all(base.join(d)).unwrap();
+        }
+        let dirs = [base.join(".cargo/bin")];
+        let view = View::gather(&asker(&base, &dirs, &base.join("work")));
+        for path in
+            ["/usr/bin/env", "/etc/passwd"].map(PathBuf::from).into_iter().chain([".cargo/env", ".cache/pip/x"].map(|p| base.join(p)))
+        {
+            assert!(view.reveals(&fs::canonicalize(&path).unwrap_or(path.clone())), "{}", path.display());
+        }
+        let hidden = ["/etc/shadow", "/etc/ssl/private/x", "/etc/stockade/policy/x", "/root/.ssh/id_rsa", "/tmp/x", "/proc/1/environ", "/"];
+        for path in hidden.map(PathBuf::from).into_iter().chain([".ssh/id", ".cargo/credentials.toml", ".cache/x"].map(|p| base.join(p))) {
+            assert!(!view.reveals(&path), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_only_root_reads_is_known() {
+        let place = tempfile::tempdir_in("/var/tmp").unwrap();
+        let file = place.path().join("key");
+        fs::write(&file, "x").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (directory, mode, is_open) in [(0o755, 0o644, true), (0o755, 0o640, false), (0o700, 0o644, false)] {
+            set(place.path(), directory);
+            set(&file, mode);
+            assert_eq!(anybody_reads(&file), is_open, "{directory:o} {mode:o}");
+        }
     }
 
     #[test]

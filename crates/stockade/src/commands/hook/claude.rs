@@ -4,13 +4,15 @@
 //! file tools work outside the wall, on the person's own files; so they are held to what a program behind the wall would see.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 use stockade_core::result::Decision;
 use stockade_core::spec::MountMode;
 use stockade_ledger::Weight;
 use stockade_policy::{Request, Verdict};
+use stockade_sandbox::backends::jail::view::{self, View};
+use stockade_sandbox::environment::TOOLCHAIN_ROOTS;
 use stockade_sandbox::workspace::locate;
 use stockade_sandbox::workspace::protected::is_protected;
 use stockade_store::places::Places;
@@ -28,6 +30,8 @@ use crate::receipts::{Book, Capture, Deed};
 
 /// What Claude Code is called in rules.
 const CLIENT: &str = "claude-code";
+/// Said of files that are neither in the workspace nor shown behind the wall.
+const NOT_THERE: &str = "behind the wall there is no such file";
 
 /// Reads the question and prints the answer.
 pub(super) fn answer(context: &Context) -> Result<(), Failure> {
@@ -36,8 +40,9 @@ pub(super) fn answer(context: &Context) -> Result<(), Failure> {
     let context = &context.in_directory(question.cwd.clone());
     let answer = match question.deed()? {
         Wish::Script(script) => about_script(&question, script, agent, context)?,
-        Wish::Read(path) => about_file(Use::Read, &path, &agent, context)?,
-        Wish::Write(path) => about_file(Use::Write, &path, &agent, context)?,
+        Wish::Read(path) => about_file(Use::Read, &path, &question, &agent, context)?,
+        Wish::Search(path) => about_file(Use::Search, &path, &question, &agent, context)?,
+        Wish::Write(path) => about_file(Use::Write, &path, &question, &agent, context)?,
         Wish::Fetch(address) => about_address(&address, &agent, context)?,
     };
     match answer {
@@ -91,21 +96,25 @@ fn about_script(question: &Question, script: String, agent: AgentName, context: 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Read,
+    /// Read whatever lies beneath it.
+    Search,
     Write,
 }
 
-fn about_file(usage: Use, path: &Path, agent: &AgentName, context: &Context) -> Result<Option<Value>, Failure> {
+fn about_file(usage: Use, path: &Path, question: &Question, agent: &AgentName, context: &Context) -> Result<Option<Value>, Failure> {
     let places = context.places()?;
     let workspace = workspace(context)?;
     let rules = Rules::load_for(Asker::Agent(agent.clone()), places, &workspace)?;
     let text = workspace.to_string_lossy().into_owned();
     // Where a path leads is what counts for the wall: a home directory may be known by two names. For the rules both count.
     let led = real(path);
-    let outside = outside(usage, &led, &real(&workspace), &real(&own_directory(places, context)), &without_links(places)).map(wall);
+    let around = Around::look(&workspace, question, context)?;
+    // What the kernel tells each process is another thing for Claude Code than for this one, so where it leads here says nothing.
+    let outside = if path.starts_with("/proc") { Some(NOT_THERE) } else { around.outside(usage, &led) }.map(wall);
     for path in [path, led.as_path()] {
         let shown = path.to_string_lossy();
         let request = match usage {
-            Use::Read => Request::Read { path: &shown, workspace: &text },
+            Use::Read | Use::Search => Request::Read { path: &shown, workspace: &text },
             Use::Write => Request::Write { path: &shown, workspace: &text },
         };
         let refused = match &outside {
@@ -113,7 +122,7 @@ fn about_file(usage: Use, path: &Path, agent: &AgentName, context: &Context) -> 
             None => refusal(&rules, &request)?,
         };
         if let Some(told) = refused {
-            let verb = if usage == Use::Read { "hook.read" } else { "hook.write" };
+            let verb = if usage == Use::Write { "hook.write" } else { "hook.read" };
             record(verb, &shown, &told, agent, &rules, context)?;
             return Ok(Some(denied(&told)));
         }
@@ -139,21 +148,70 @@ fn refusal(rules: &Rules, request: &Request<'_>) -> Result<Option<Decision>, Fai
     Ok((decision.verdict != Verdict::Allow).then(|| admission::told(&decision)))
 }
 
-/// Why a file is out of reach whatever the rules say: behind the wall there would be no such file, or writing it would run code outside.
-fn outside(usage: Use, path: &Path, workspace: &Path, own: &Path, places: &Places) -> Option<&'static str> {
-    if let Ok(relative) = path.strip_prefix(workspace) {
-        let is_guarded = usage == Use::Write && is_protected(relative).is_some();
-        return is_guarded.then_some("this file would run code outside the wall: change it yourself");
+/// What lies around a question, by names that no link stands for.
+struct Around {
+    workspace: PathBuf,
+    /// Where Claude Code keeps its own files.
+    own: PathBuf,
+    /// Where it keeps those that last as long as a session does, and the session.
+    scratch: (PathBuf, String),
+    places: Places,
+    /// What a program behind the wall would see of this machine.
+    view: View,
+}
+
+impl Around {
+    fn look(workspace: &Path, question: &Question, context: &Context) -> Result<Self, Failure> {
+        let places = context.places()?;
+        let workspace = real(workspace);
+        let variable = |name: &str| context.environment.variable(name);
+        let user = rustix::process::geteuid().as_raw();
+        let path_dirs: Vec<PathBuf> = variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+        let roots: Vec<OsString> = TOOLCHAIN_ROOTS.iter().filter_map(|name| variable(name)).collect();
+        let view = View::gather(&view::Asker {
+            home: &places.home,
+            path_dirs: &path_dirs,
+            roots: &roots,
+            workspace: &workspace,
+            ids: (user, rustix::process::getegid().as_raw()),
+            named: true,
+        });
+        let temporary = variable("CLAUDE_CODE_TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let scratch = real(&temporary.unwrap_or_else(|| "/tmp".into()).join(format!("claude-{user}")));
+        let own = real(&own_directory(places, context));
+        Ok(Self { workspace, own, scratch: (scratch, question.session_id.clone()), places: without_links(places), view })
     }
-    if path.starts_with(&places.state) || path.starts_with(&places.config) || path.starts_with(&places.runtime) {
-        return Some("these are Stockade's own files");
+
+    /// Why a file is out of reach whatever the rules say: behind the wall there would be no such file, or writing it would run code
+    /// outside. What nothing here names is out of reach.
+    fn outside(&self, usage: Use, path: &Path) -> Option<&'static str> {
+        let Places { home, state, config, runtime, machine } = &self.places;
+        let is_beneath = |place: &Path| usage == Use::Search && place.starts_with(path);
+        if [state, config, runtime, machine].into_iter().any(|place| path.starts_with(place) || is_beneath(place)) {
+            return Some("these are Stockade's own files");
+        }
+        if let Ok(relative) = path.strip_prefix(&self.workspace) {
+            let is_guarded = usage == Use::Write && is_protected(relative).is_some();
+            return is_guarded.then_some("this file would run code outside the wall: change it yourself");
+        }
+        let login = self.own.join(".credentials.json");
+        let is_shown = if usage == Use::Search { self.view.reveals_all(path) } else { self.view.reveals(path) };
+        match (usage, path.strip_prefix(&self.own)) {
+            (Use::Read | Use::Search, Ok(_)) if path != login && !is_beneath(&login) => None,
+            (Use::Write, Ok(inner)) if inner.starts_with("plans") => None,
+            (Use::Write, _) => Some("only files of the workspace may be changed"),
+            (Use::Read | Use::Search, Err(_)) if is_shown || self.is_of_session(path) => None,
+            (Use::Read | Use::Search, _) if path.starts_with(home) => Some("of the home directory only the workspace may be read"),
+            (Use::Read | Use::Search, _) => Some(NOT_THERE),
+        }
     }
-    match (usage, path.strip_prefix(own)) {
-        (Use::Read, Ok(inner)) if inner != Path::new(".credentials.json") => None,
-        (Use::Write, Ok(inner)) if inner.starts_with("plans") => None,
-        (Use::Write, _) => Some("only files of the workspace may be changed"),
-        (Use::Read, _) if path.starts_with(&places.home) => Some("of the home directory only the workspace may be read"),
-        (Use::Read, _) => None,
+
+    /// Whether Claude Code itself wrote it in this session: what its tools gave out is in `claude-UID/DIRECTORY/SESSION`, and it reads
+    /// that back. Files of other sessions are other people's work, or other work.
+    fn is_of_session(&self, path: &Path) -> bool {
+        let (directory, session) = &self.scratch;
+        let Ok(inner) = path.strip_prefix(directory) else { return false };
+        inner.components().nth(1) == Some(Component::Normal(session.as_ref())) && inner.components().count() > 2
     }
 }
 
@@ -219,26 +277,89 @@ fn denied(told: &Decision) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use stockade_sandbox::backends::jail::view::SystemEntry;
+
     use super::*;
 
     #[test]
     fn file_tools_see_what_the_wall_would_show() {
         let at = |name: &str| PathBuf::from(name);
-        let places = Places { home: at("/h"), state: at("/h/s"), config: at("/h/c"), runtime: at("/run/u"), machine: at("/etc/stockade") };
-        let is_open = |usage, path: &str| outside(usage, Path::new(path), Path::new("/h/w"), Path::new("/h/.claude"), &places).is_none();
-        for path in ["/h/w/a", "/h/w/.git/config", "/usr/include/x.h", "/h/.claude/projects/x.jsonl"] {
-            assert!(is_open(Use::Read, path), "{path}");
-        }
-        for path in ["/h/.ssh/id", "/h/other", "/h/s/tickets/x", "/run/u/x", "/h/.claude/.credentials.json"] {
-            assert!(!is_open(Use::Read, path), "{path}");
-        }
-        for path in ["/h/w/a", "/h/.claude/plans/p.md"] {
-            assert!(is_open(Use::Write, path), "{path}");
-        }
-        for path in ["/h/w/.git/hooks/x", "/h/w/.claude/settings.json", "/h/.claude/settings.json", "/h/x", "/tmp/x", "/h/c/policy/x.cedar"]
-        {
-            assert!(!is_open(Use::Write, path), "{path}");
-        }
+        let around = Around {
+            workspace: at("/h/w"),
+            own: at("/h/.claude"),
+            scratch: (at("/tmp/claude-7"), "s-1".into()),
+            places: Places { home: at("/h"), state: at("/h/s"), config: at("/h/c"), runtime: at("/run/u"), machine: at("/etc/stockade") },
+            view: View {
+                system: vec![SystemEntry::Directory(at("/usr")), SystemEntry::Directory(at("/etc"))],
+                masks: vec![at("/etc/shadow"), at("/etc/ssl/private"), at("/h/.cargo/credentials")],
+                toolchains: vec![at("/h/.cargo")],
+                caches: vec![at("/h/.cache/pip")],
+                ..View::default()
+            },
+        };
+        let check = |usage, open: &[&str], closed: &[&str]| {
+            for path in open {
+                assert_eq!(around.outside(usage, Path::new(path)), None, "{usage:?} {path}");
+            }
+            for path in closed {
+                assert!(around.outside(usage, Path::new(path)).is_some(), "{usage:?} {path}");
+            }
+        };
+        check(
+            Use::Read,
+            &[
+                "/h/w/a",
+                "/h/w/.git/config",
+                "/usr/include/x.h",
+                "/etc/hosts",
+                "/h/.claude/projects/x.jsonl",
+                "/h/.cargo/registry/x",
+                "/h/.cache/pip/x",
+                "/tmp/claude-7/-h-w/s-1/tasks/b.output",
+            ],
+            &[
+                "/h/.ssh/id",
+                "/h/other",
+                "/h/s/tickets/x",
+                "/run/u/x",
+                "/h/.claude/.credentials.json",
+                "/h/.cargo/credentials",
+                "/etc/shadow",
+                "/etc/ssl/private/x",
+                "/etc/stockade/x",
+                "/root/.ssh/id_rsa",
+                "/home/other/x",
+                "/h2/x",
+                "/proc/1/environ",
+                "/run/user/1/bus",
+                "/var/lib/x",
+                "/",
+                "/tmp/x",
+                "/tmp/claude-7/-h-w/s-2/tasks/b.output",
+                "/tmp/claude-7/s-1/x",
+                "/tmp/claude-8/-h-w/s-1/tasks/b.output",
+            ],
+        );
+        check(
+            Use::Search,
+            &["/h/w", "/h/w/a", "/usr/include", "/h/.claude/projects", "/h/.cache/pip"],
+            &["/", "/h", "/etc", "/etc/ssl", "/h/.claude", "/h/.claude/.credentials.json", "/h/.cargo", "/h/s", "/tmp", "/root"],
+        );
+        check(
+            Use::Write,
+            &["/h/w/a", "/h/.claude/plans/p.md"],
+            &[
+                "/h/w/.git/hooks/x",
+                "/h/w/.claude/settings.json",
+                "/h/.claude/settings.json",
+                "/h/x",
+                "/h/.cargo/bin/x",
+                "/tmp/x",
+                "/tmp/claude-7/-h-w/s-1/tasks/b.output",
+                "/etc/hosts",
+                "/h/c/policy/x.cedar",
+            ],
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What an agent asks, read strictly and within bounds.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -11,6 +11,10 @@ use crate::failure::Failure;
 
 /// Longer than any question: a file that is written is part of it.
 const MAX_QUESTION: u64 = 64 << 20;
+/// What stands for other words in a pattern.
+const SIGNS: [char; 9] = ['*', '?', '[', '{', '(', '!', '+', '@', '\\'];
+/// More links than the system follows: such a path cannot be opened.
+const MAX_LINKS: usize = 64;
 const STEP: &str = "hook";
 /// An agent that is nobody's subagent.
 const MAIN: &str = "main";
@@ -35,6 +39,8 @@ pub(super) enum Deed {
     Script(String),
     /// Read a file.
     Read(PathBuf),
+    /// Look through everything that lies at and beneath a path.
+    Search(PathBuf),
     /// Change a file.
     Write(PathBuf),
     /// Fetch something.
@@ -80,6 +86,8 @@ impl Question {
         match self.tool_name.as_str() {
             "Bash" => Ok(Deed::Script(self.text("command")?.to_owned())),
             "Read" => Ok(Deed::Read(self.path("file_path")?)),
+            "Grep" | "LS" => Ok(Deed::Search(self.searched()?)),
+            "Glob" => Ok(Deed::Search(self.matched()?)),
             "Write" | "Edit" | "MultiEdit" => Ok(Deed::Write(self.path("file_path")?)),
             "NotebookEdit" => Ok(Deed::Write(self.path("notebook_path")?)),
             "WebFetch" => Ok(Deed::Fetch(Address::parse(self.text("url")?)?)),
@@ -104,8 +112,41 @@ impl Question {
 
     /// A file, in its plain form.
     fn path(&self, name: &str) -> Result<PathBuf, Failure> {
-        let directory = self.cwd.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))?;
-        Ok(PathBuf::from(lexical(directory, self.text(name)?)))
+        let text = self.text(name)?;
+        // The tools take blanks around a path away and put the home directory in for `~`; a file that is really called so is not worth the doubt.
+        if text.trim() != text || text == "~" || text.starts_with("~/") {
+            return Err(Failure::new(STEP, format!("the tool's `{name}` can be read in two ways: write the whole path")));
+        }
+        Ok(PathBuf::from(lexical(self.directory()?, text)))
+    }
+
+    fn directory(&self) -> Result<&str, Failure> {
+        self.cwd.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))
+    }
+
+    /// Where the tool looks: where it was told, else where it is.
+    fn searched(&self) -> Result<PathBuf, Failure> {
+        match self.tool_input.get("path") {
+            None | Some(Value::Null) => Ok(PathBuf::from(lexical(self.directory()?, "."))),
+            Some(_) => self.path("path"),
+        }
+    }
+
+    /// Where a pattern begins to look: the directory before the first sign that stands for others. What follows may not climb out of it.
+    fn matched(&self) -> Result<PathBuf, Failure> {
+        let (base, pattern) = (self.searched()?, self.text("pattern")?);
+        let (plain, rest) = pattern.find(SIGNS).map_or((pattern, ""), |at| pattern.split_at(at));
+        if rest.contains("..") || pattern.trim() != pattern || pattern.starts_with('~') {
+            return Err(Failure::new(STEP, "it cannot be told where the tool's `pattern` leads"));
+        }
+        let start = match plain.rsplit_once('/') {
+            _ if rest.is_empty() => plain,
+            Some(("", _)) => "/",
+            Some((directory, _)) => directory,
+            None => ".",
+        };
+        let base = base.to_str().ok_or_else(|| Failure::new(STEP, "the directory's name is not text"))?;
+        Ok(PathBuf::from(lexical(base, start)))
     }
 }
 
@@ -137,18 +178,32 @@ impl Address {
     }
 }
 
-/// The file that a path leads to: links on the way there are followed, as far as the path is there.
+/// The file that a path leads to, whether it is there or not: a link to what is missing leads there too, because writing it makes it.
 pub(super) fn real(path: &Path) -> PathBuf {
-    let mut missing = Vec::new();
-    let mut there = path;
-    loop {
-        if let Ok(found) = std::fs::canonicalize(there) {
-            return missing.iter().rev().fold(found, |found: PathBuf, name| found.join(name));
+    let mut led = PathBuf::new();
+    let mut rest: Vec<PathBuf> = parts(path);
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == Path::new("..") {
+            led.pop();
+            continue;
         }
-        let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else { return path.to_owned() };
-        missing.push(name);
-        there = parent;
+        // A part that is the root begins anew.
+        led.push(part);
+        if links < MAX_LINKS
+            && let Ok(target) = std::fs::read_link(&led)
+        {
+            links += 1;
+            led.pop();
+            rest.extend(parts(&target));
+        }
     }
+    led
+}
+
+/// The parts of a path, last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().filter(|part| *part != Component::CurDir).map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
 #[cfg(test)]
@@ -170,10 +225,40 @@ mod tests {
         assert_eq!(deed("Read", json!({ "file_path": "/w/a/../b" })), Ok(Deed::Read("/w/b".into())));
         assert_eq!(deed("Edit", json!({ "file_path": "c" })), Ok(Deed::Write("/w/c".into())));
         assert_eq!(deed("NotebookEdit", json!({ "notebook_path": "/n" })), Ok(Deed::Write("/n".into())));
-        for (tool, input) in
-            [("Bash", json!({})), ("Bash", json!({ "command": 1 })), ("Read", json!({ "file_path": "a\0b" })), ("New", json!({}))]
-        {
+        for (tool, input) in [
+            ("Read", json!({ "file_path": "~/x" })),
+            ("Read", json!({ "file_path": " /etc/shadow" })),
+            ("Bash", json!({})),
+            ("Bash", json!({ "command": 1 })),
+            ("Read", json!({ "file_path": "a\0b" })),
+            ("New", json!({})),
+        ] {
             assert!(deed(tool, input.clone()).is_err(), "{tool} {input}");
+        }
+    }
+
+    #[test]
+    fn searches_are_known_by_where_they_begin() {
+        let begins = |tool: &str, input: Value| question(tool, &input).deed().ok();
+        let check = |tool: &str, input: Value, at: &str| assert_eq!(begins(tool, input.clone()), Some(Deed::Search(at.into())), "{input}");
+        check("Grep", json!({ "pattern": "x" }), "/w");
+        check("Grep", json!({ "pattern": "/etc/*", "path": null }), "/w");
+        check("Grep", json!({ "pattern": "x", "path": "../y" }), "/y");
+        check("LS", json!({ "path": "/etc" }), "/etc");
+        for (pattern, at) in [
+            ("**/*.rs", "/w/a"),
+            ("src/*/x", "/w/a/src"),
+            ("src/x", "/w/a/src/x"),
+            ("../*", "/w"),
+            ("../../etc/sh*", "/etc"),
+            ("/etc/s*", "/etc"),
+            ("/*", "/"),
+            ("/etc/shadow", "/etc/shadow"),
+        ] {
+            check("Glob", json!({ "pattern": pattern, "path": "a" }), at);
+        }
+        for pattern in ["*/../../x", "{a,../b}", "~/.ssh/*", " /etc/*"] {
+            assert_eq!(begins("Glob", json!({ "pattern": pattern })), None, "{pattern}");
         }
     }
 
@@ -202,5 +287,14 @@ mod tests {
         std::fs::create_dir(base.join("real")).unwrap();
         std::os::unix::fs::symlink(base.join("real"), base.join("link")).unwrap();
         assert_eq!(real(&base.join("link/new/file")), base.join("real/new/file"));
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, base.join(name)).unwrap();
+        link("/nowhere/new", "real/dangling");
+        link("../gone/./x", "real/relative");
+        link("real/relative", "twice");
+        link("round", "round");
+        for (name, led) in [("link/dangling", "/nowhere/new".into()), ("twice", base.join("gone/x")), ("link/..", base.clone())] {
+            assert_eq!(real(&base.join(name)), led, "{name}");
+        }
+        assert_eq!(real(&base.join("round")), base.join("round"));
     }
 }

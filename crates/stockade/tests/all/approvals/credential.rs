@@ -85,6 +85,31 @@ fn where_one_is_set_only_its_passphrase_changes_what_is_trusted() {
 }
 
 #[test]
+fn where_one_is_set_a_starter_policy_needs_it() {
+    as_both(|ground| {
+        set_credential(ground);
+        let (policy, settings) = (ground.home.join(".config/stockade/policy/stockade.cedar"), ground.home.join(".claude/settings.json"));
+        for words in [&["init"][..], &["init", "--preset", "ci"], &["install", "claude"], &["install", "codex"]] {
+            let refused = tell(ground, words);
+            assert!(refused.code == Some(125) && refused.stderr.contains("passphrase"), "{words:?}: {refused:?}");
+            assert!(!policy.exists() && !settings.exists(), "{words:?}");
+        }
+        let free = tell(ground, &["install", "claude", "--dry-run"]);
+        assert_eq!(free.code, Some(0), "{free:?}");
+        let written = with_passphrase(ground, PASSPHRASE, &["install", "claude"]);
+        assert!(written.code == Some(0) && policy.exists() && settings.exists(), "{written:?}");
+        assert_eq!(method(ground, "stockade.install"), json!(["passphrase"]));
+        assert_eq!(tell(ground, &["install", "claude", "--uninstall"]).code, Some(0));
+        std::fs::remove_file(&policy).expect("the policy");
+        let written = with_passphrase(ground, PASSPHRASE, &["init"]);
+        assert!(written.code == Some(0) && policy.exists(), "{written:?}");
+        assert_eq!(method(ground, "stockade.init"), json!(["passphrase"]));
+        // Where rules are there already, it writes none.
+        assert_eq!(tell(ground, &["install", "claude"]).code, Some(0));
+    });
+}
+
+#[test]
 fn guesses_are_counted_and_another_descriptor_is_no_help() {
     as_both(|ground| {
         set_credential(ground);

@@ -1,5 +1,7 @@
 //! What the hook says to each tool.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use super::{RULES, answer, asked, question, refusal, rules};
@@ -110,6 +112,47 @@ fn file_tools_are_held_to_what_the_wall_shows() {
             ),
         );
         assert!(refusal(ground, "Read", at("private/x")).contains("forbids it"));
+    });
+}
+
+#[test]
+fn files_that_the_wall_does_not_show_are_not_read() {
+    as_both(|ground| {
+        rules(ground, RULES);
+        let beside = ground.base.join("beside/x");
+        ground.plant(&beside, "of somebody else", 0o644);
+        ground.host("ln -s /proc/self/environ told; ln -s /etc/shadow passwords; ln -s /var/tmp/not-there-yet new");
+        let hidden = ["/etc/shadow", "/root/.ssh/id_rsa", "/home/other/x", "/tmp/foo", "/etc/ssl/private/x", "/proc/1/environ"];
+        let hidden = hidden.iter().map(PathBuf::from).chain([
+            beside,
+            "/proc/self/cwd/there".into(),
+            "/var/log/x".into(),
+            "/".into(),
+            ground.work.join("told"),
+            ground.work.join("passwords"),
+            // Writing it would make the file that it leads to.
+            ground.work.join("new"),
+        ]);
+        for path in hidden {
+            for tool in ["Read", "Write"] {
+                let reason = refusal(ground, tool, json!({ "file_path": path }));
+                assert!(reason.contains("behind-the-wall"), "{tool} {}: {reason}", path.display());
+            }
+        }
+        let scratch = |session: &str| format!("/tmp/claude-{}/-work/{session}/tasks/b.output", ground.who.uid());
+        for path in ["/usr/bin/env", "/etc/passwd", &scratch("s-1")] {
+            assert_eq!(answer(ground, "Read", json!({ "file_path": path })), None, "{path}");
+            refusal(ground, "Write", json!({ "file_path": path }));
+        }
+        refusal(ground, "Read", json!({ "file_path": scratch("s-2") }));
+        for path in ["/", "/etc", "/etc/ssl", "/tmp", "/root", &ground.home.to_string_lossy(), &ground.base.to_string_lossy()] {
+            refusal(ground, "Grep", json!({ "pattern": "x", "path": path }));
+            refusal(ground, "Glob", json!({ "pattern": format!("{path}/*") }));
+        }
+        for input in [json!({ "pattern": "x" }), json!({ "pattern": "x", "path": "/usr/include" })] {
+            assert_eq!(answer(ground, "Grep", input.clone()), None, "{input}");
+            assert_eq!(answer(ground, "Glob", input.clone()), None, "{input}");
+        }
     });
 }
 
