@@ -369,7 +369,14 @@ impl Sandboxes {
                 // A beginning that lies ahead is one from before the clock was put back: as good as now.
                 Ok(record) => record.kept.is_some() && now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64,
                 // Too young to judge: its owner may be between making the directory and taking the lock.
-                Err(_) => may_be_half_made,
+                Err(StateError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => may_be_half_made,
+                // What cannot be read this time may be somebody's work.
+                Err(error @ StateError::Io { .. }) => {
+                    swept.failed.push(error);
+                    true
+                }
+                // Somebody may be at it by hand; one that stays so is of no use to anybody.
+                Err(_) => is_young(&directory),
             };
             if keep_it {
                 swept.failed.extend(finish_apply(&directory, &id).err());

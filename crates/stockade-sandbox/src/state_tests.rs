@@ -76,6 +76,31 @@ fn a_directory_without_a_record_is_dead_when_nobody_makes_one() {
 }
 
 #[test]
+fn a_record_that_is_there_and_cannot_be_understood_is_given_time() {
+    let scene = Scene::new();
+    scene.keep(0);
+    let record = scene.directory().join("record.json");
+    fs::write(&record, "").unwrap();
+    assert_eq!(scene.sweep(WEEK), (Vec::new(), Vec::new()));
+    let old = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_mins(2));
+    File::open(scene.directory()).unwrap().set_times(old).unwrap();
+    assert_eq!(scene.sweep(WEEK).0, vec![scene.id.clone()]);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_this_time_is_told_and_kept() {
+    let scene = Scene::new();
+    let record = scene.directory().join("record.json");
+    fs::remove_file(&record).unwrap();
+    // Neither gone nor readable, for root as well.
+    fs::create_dir(&record).unwrap();
+    let old = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_mins(2));
+    File::open(scene.directory()).unwrap().set_times(old).unwrap();
+    let (removed, failed) = scene.sweep(WEEK);
+    assert!(removed.is_empty() && failed.len() == 1 && scene.directory().exists(), "{removed:?} {failed:?}");
+}
+
+#[test]
 fn while_others_are_made_a_directory_without_a_record_is_judged_by_its_age_on_either_side_of_now() {
     for (from_now, stays) in [(0, true), (-30, true), (30, true), (-120, false), (120, false), (100 * 365 * 86400, false)] {
         let scene = Scene::new();
