@@ -33,7 +33,6 @@ mod rotate;
 mod seal;
 mod signing;
 mod tree;
-mod turn;
 pub mod verify;
 pub mod witness;
 mod writer;

@@ -1,7 +1,6 @@
 //! The one place where receipts are added: a batch at a time, in one transaction.
 //!
-//! The head is read inside the transaction, so that any number of processes agree on what comes next. They queue at [`Line`]; the database's own
-//! lock holds whatever else writes.
+//! The head is read inside the transaction, so that any number of processes agree on what comes next; the database's own lock is what they queue at.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +22,6 @@ use crate::queue::{Answer, Ticket};
 use crate::receipt::Kind;
 use crate::seal::{Pending, Place};
 use crate::signing::LedgerKey;
-use crate::turn::Line;
 
 /// Two to the power of this many receipts make a block, whose root is stored.
 pub(crate) const BLOCK_LEVEL: u32 = 8;
@@ -58,7 +56,6 @@ pub(crate) struct Writer {
     pub(crate) origin: String,
     pub(crate) key: LedgerKey,
     pub(crate) log: Arc<Log>,
-    line: Line,
     owner: Option<Owner>,
     commits: u32,
     /// How many receipts wait to be indexed, as of the last transaction.
@@ -92,9 +89,8 @@ impl Writer {
             let _ = connection.pragma_update(None, "wal_autocheckpoint", database::LONG_LOG);
         }
         let (log, lag) = (Arc::new(Log::new(directory)), head.lag());
-        let line = Line::open(directory)?;
         let directory = directory.to_owned();
-        let mut writer = Self { connection, directory, path, origin, key, log, line, owner: None, commits: 0, lag, options };
+        let mut writer = Self { connection, directory, path, origin, key, log, owner: None, commits: 0, lag, options };
         if !is_current {
             // A change of keys is finished only while nobody else writes.
             writer.transact(Sync::Process, |_| Ok(()))?;
@@ -169,8 +165,7 @@ impl Writer {
     }
 
     fn transact_once<T>(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<T, LedgerError>) -> Result<T, LedgerError> {
-        let Self { connection, path, origin, key, options, directory, owner, lag, line, .. } = self;
-        let _turn = line.turn()?;
+        let Self { connection, path, origin, key, options, directory, owner, lag, .. } = self;
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(LedgerError::database("write", path))?;
         let head = Head::read(&transaction).map_err(LedgerError::database("read", path))?;
