@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or holds a lock; `unsafe` is forbidden. A value of these types proves
 //! that its contents were checked: parse once at the edge, then pass the type.
 
+pub mod credential;
 pub mod demand;
 pub mod escape;
 pub mod host;

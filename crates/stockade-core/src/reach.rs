@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::credential::Delivery;
 use crate::host::HostPattern;
 use crate::route::{Method, PathPattern};
 use crate::secret::SecretName;
@@ -118,6 +119,20 @@ pub struct SecretUse {
     pub name: SecretName,
     /// Where it may go; never empty.
     pub hosts: Vec<HostPattern>,
+    /// How it appears inside; never empty.
+    #[serde(default = "usual")]
+    pub deliveries: Vec<Delivery>,
+}
+
+impl SecretUse {
+    /// One that appears as most do: a placeholder in the variable of its name.
+    pub fn usual(name: SecretName, hosts: Vec<HostPattern>) -> Self {
+        Self { name, hosts, deliveries: usual() }
+    }
+}
+
+fn usual() -> Vec<Delivery> {
+    vec![Delivery::Variable]
 }
 
 /// What becomes of a host that no pattern names.
@@ -154,7 +169,7 @@ mod tests {
     #[test]
     fn ports_are_those_of_all_patterns() {
         let hosts = |list: &[&str]| list.iter().map(|text| HostPattern::parse(text).unwrap()).collect::<Vec<_>>();
-        let token = SecretUse { name: "TOKEN".parse().unwrap(), hosts: hosts(&["b.example:8443", "127.0.0.1:3000"]) };
+        let token = SecretUse::usual("TOKEN".parse().unwrap(), hosts(&["b.example:8443", "127.0.0.1:3000"]));
         let reach = Reach { hosts: hosts(&["a.example", "127.0.0.1:3000"]), secrets: vec![token], ..Reach::default() };
         assert_eq!(reach.ports(), [80, 443, 3000, 8443]);
         assert!(!reach.is_nothing() && Reach::default().is_nothing() && Reach::default().ports().is_empty());
@@ -164,7 +179,7 @@ mod tests {
     fn it_is_read_back_as_it_was_written() {
         let reach = Reach {
             hosts: vec![HostPattern::parse("*.example:8443").unwrap()],
-            secrets: vec![SecretUse { name: "T".parse().unwrap(), hosts: vec![HostPattern::parse("127.0.0.1:1").unwrap()] }],
+            secrets: vec![SecretUse::usual("T".parse().unwrap(), vec![HostPattern::parse("127.0.0.1:1").unwrap()])],
             unlisted: Unlisted::Learn,
             metered: vec![HostPattern::parse("127.0.0.1:1").unwrap()],
             tokens: Some(7),

@@ -19,6 +19,7 @@ mod nearest;
 pub mod prices;
 mod read;
 mod rules;
+pub mod providers;
 pub mod secrets;
 pub mod source;
 pub mod table;
@@ -35,7 +36,8 @@ pub use error::SettingsError;
 pub use flags::{Flags, Overruled};
 pub(crate) use nearest::closest;
 pub use prices::Price;
-pub use secrets::{OnMisuse, Place, SecretSetting, SecretSource};
+pub use providers::Provider;
+pub use secrets::{Cache, OnMisuse, Place, SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
 pub use typed::{Accel, Backend, Caller, Durability, Endpoint, Witness};
 

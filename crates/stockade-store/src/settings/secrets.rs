@@ -12,10 +12,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
+use stockade_core::credential::Delivery;
 use stockade_core::escape::escape;
 use stockade_core::secret::SecretName;
 
 use super::nearest::closest;
+use super::providers::Provider;
 use super::value::{BadValue, describe, shorten};
 use stockade_core::host::HostPattern;
 
@@ -29,7 +31,25 @@ const MAX_HOSTS: usize = 64;
 const MAX_TEXT: usize = 4096;
 /// Whole numbers are exact up to here.
 const MAX_COUNT: u64 = 1 << 53;
-const FIELDS: [&str; 10] = ["source", "variable", "path", "command", "hosts", "places", "onMisuse", "maxUses", "maxBytes", "maxSeconds"];
+/// What an entry may say whatever its source is.
+const COMMON: [&str; 12] = [
+    "source",
+    "hosts",
+    "places",
+    "onMisuse",
+    "maxUses",
+    "maxBytes",
+    "maxSeconds",
+    "maxPerMinute",
+    "delivery",
+    "user",
+    "authorities",
+    "cache",
+];
+/// What belongs to one source each.
+const OWN: [&str; 3] = ["variable", "path", "command"];
+/// The sources that are no providers.
+const PLAIN: [&str; 4] = ["store", "env", "file", "command"];
 
 /// One secret as the settings describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +70,83 @@ pub struct SecretSetting {
     pub max_bytes: Option<u64>,
     /// For how long after its start one sandbox may use it.
     pub max_seconds: Option<u64>,
+    /// How often all sandboxes together may be given it in a minute.
+    pub max_per_minute: Option<u64>,
+    /// How it appears inside; empty: as its source usually does.
+    pub delivery: Vec<Delivery>,
+    /// The user's name that tools send beside it.
+    pub user: Option<String>,
+    /// A file of authorities that its hosts' certificates may be of, besides the machine's.
+    pub authorities: Option<PathBuf>,
+    /// For how many calls one value serves.
+    pub cache: Cache,
+}
+
+/// For how many calls one value serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cache {
+    /// For one where it is handed in or can be given back, else for all.
+    #[default]
+    Usual,
+    /// For one.
+    Call,
+    /// For all of one person, until its end.
+    Shared,
+}
+
+impl Cache {
+    /// The word in settings, where there is one.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Usual => None,
+            Self::Call => Some("call"),
+            Self::Shared => Some("shared"),
+        }
+    }
+}
+
+impl SecretSetting {
+    /// A secret of this source, and nothing else said of it.
+    pub fn new(name: SecretName, source: SecretSource) -> Self {
+        Self {
+            name,
+            source,
+            hosts: Vec::new(),
+            places: Vec::new(),
+            on_misuse: OnMisuse::default(),
+            max_uses: None,
+            max_bytes: None,
+            max_seconds: None,
+            max_per_minute: None,
+            delivery: Vec::new(),
+            user: None,
+            authorities: None,
+            cache: Cache::default(),
+        }
+    }
+
+    /// How it appears inside.
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        if !self.delivery.is_empty() {
+            return self.delivery.clone();
+        }
+        match &self.source {
+            SecretSource::Provider(provider) => match provider.as_ref() {
+                Provider::Aws(_) => vec![Delivery::AwsKeys],
+                Provider::Gcp(_) => vec![Delivery::GcpMetadata, Delivery::GcpToken],
+                Provider::Kubernetes(_) => vec![Delivery::Kubernetes],
+                Provider::Github(_) => vec![Delivery::Variable, Delivery::Git],
+                Provider::Keychain(_)
+                | Provider::Onepassword(_)
+                | Provider::Vault(_)
+                | Provider::Infisical(_)
+                | Provider::Oauth(_) => vec![Delivery::Variable],
+            },
+            SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => {
+                vec![Delivery::Variable]
+            }
+        }
+    }
 }
 
 /// A part of a request that a placeholder is replaced in only where somebody wrote so.
@@ -115,6 +212,8 @@ pub enum SecretSource {
         /// The program and its arguments; never empty.
         argv: Vec<String>,
     },
+    /// A provider gives it.
+    Provider(Box<Provider>),
 }
 
 impl SecretSource {
@@ -125,6 +224,7 @@ impl SecretSource {
             Self::Env { .. } => "env",
             Self::File { .. } => "file",
             Self::Command { .. } => "command",
+            Self::Provider(provider) => provider.word(),
         }
     }
 }
@@ -150,6 +250,12 @@ fn entry_to_json(secret: &SecretSetting) -> Json {
         SecretSource::Env { variable } => drop(entry.insert("variable".to_owned(), variable.as_str().into())),
         SecretSource::File { path } => drop(entry.insert("path".to_owned(), path.to_string_lossy().into())),
         SecretSource::Command { argv } => drop(entry.insert("command".to_owned(), argv.clone().into())),
+        SecretSource::Provider(provider) => {
+            // Every field of a provider can be written as JSON.
+            if let Ok(Json::Object(own)) = serde_json::to_value(provider) {
+                entry.extend(own);
+            }
+        }
     }
     if !secret.hosts.is_empty() {
         entry.insert("hosts".to_owned(), secret.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().into());
@@ -160,7 +266,27 @@ fn entry_to_json(secret: &SecretSetting) -> Json {
     if secret.on_misuse != OnMisuse::default() {
         entry.insert("onMisuse".to_owned(), secret.on_misuse.word().into());
     }
-    for (field, bound) in [("maxUses", secret.max_uses), ("maxBytes", secret.max_bytes), ("maxSeconds", secret.max_seconds)] {
+    match secret.delivery.as_slice() {
+        [] => {}
+        [one] => drop(entry.insert("delivery".to_owned(), one.word().into())),
+        several => drop(entry.insert("delivery".to_owned(), several.iter().map(|one| one.word()).collect::<Vec<_>>().into())),
+    }
+    if let Some(user) = &secret.user {
+        entry.insert("user".to_owned(), user.as_str().into());
+    }
+    if let Some(authorities) = &secret.authorities {
+        entry.insert("authorities".to_owned(), authorities.to_string_lossy().into());
+    }
+    if let Some(cache) = secret.cache.word() {
+        entry.insert("cache".to_owned(), cache.into());
+    }
+    let bounds = [
+        ("maxUses", secret.max_uses),
+        ("maxBytes", secret.max_bytes),
+        ("maxSeconds", secret.max_seconds),
+        ("maxPerMinute", secret.max_per_minute),
+    ];
+    for (field, bound) in bounds {
         if let Some(bound) = bound {
             entry.insert(field.to_owned(), bound.into());
         }
@@ -173,11 +299,14 @@ fn one(text: &str, entry: &Json) -> Result<SecretSetting, BadValue> {
     let Json::Object(fields) = entry else {
         return Err(problem(format!("`{name}` is {}; write an object with `source` in it", describe(entry))));
     };
-    if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-        let meant = closest(unknown, &FIELDS).map(|field| format!("; did you mean `{field}`?")).unwrap_or_default();
+    let word = fields.get("source").and_then(Json::as_str).unwrap_or_default();
+    let is_provider = Provider::WORDS.contains(&word);
+    let known = |field: &&String| COMMON.contains(&field.as_str()) || OWN.contains(&field.as_str());
+    if let Some(unknown) = fields.keys().find(|field| !is_provider && !known(field)) {
+        let meant = closest(unknown, &[&COMMON[..], &OWN].concat()).map(|field| format!("; did you mean `{field}`?")).unwrap_or_default();
         return Err(problem(format!("`{name}` has an unknown field `{}`{meant}", shorten(unknown))));
     }
-    let source = source(&name, fields)?;
+    let source = if is_provider { provider(&name, fields)? } else { source(&name, fields)? };
     let count = |field: &str| match fields.get(field) {
         None => Ok(None),
         Some(Json::Number(number)) if number.as_u64().is_some_and(|n| (1..=MAX_COUNT).contains(&n)) => Ok(number.as_u64()),
@@ -191,24 +320,79 @@ fn one(text: &str, entry: &Json) -> Result<SecretSetting, BadValue> {
         max_uses: count("maxUses")?,
         max_bytes: count("maxBytes")?,
         max_seconds: count("maxSeconds")?,
+        max_per_minute: count("maxPerMinute")?,
+        delivery: delivery(&name, fields.get("delivery"))?,
+        user: user(&name, fields.get("user"))?,
+        authorities: authorities(&name, fields.get("authorities"))?,
+        cache: cache(&name, fields.get("cache"))?,
         name,
     })
+}
+
+/// A provider's entry: what is common to all is taken out, the rest is its own.
+fn provider(name: &SecretName, fields: &Map<String, Json>) -> Result<SecretSource, BadValue> {
+    let own = fields.iter().filter(|(field, _)| field.as_str() == "source" || !COMMON.contains(&field.as_str()));
+    let own = Json::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect());
+    let provider = Provider::read(own).map_err(|error| problem(format!("`{name}`: {}", escape(&error))))?;
+    Ok(SecretSource::Provider(Box::new(provider)))
+}
+
+fn delivery(name: &SecretName, written: Option<&Json>) -> Result<Vec<Delivery>, BadValue> {
+    let items = match written {
+        None => return Ok(Vec::new()),
+        Some(Json::Array(items)) if !items.is_empty() => items.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+    };
+    let mut deliveries = Vec::new();
+    for item in items {
+        let known = item.as_str().and_then(Delivery::of_word).ok_or_else(|| {
+            let words = Delivery::ALL.map(Delivery::word).join(", ");
+            problem(format!("`{name}.delivery` has {} in it; write one or more of {words}", describe(item)))
+        })?;
+        if !deliveries.contains(&known) {
+            deliveries.push(known);
+        }
+    }
+    Ok(deliveries)
+}
+
+fn user(name: &SecretName, written: Option<&Json>) -> Result<Option<String>, BadValue> {
+    match written {
+        None => Ok(None),
+        // It stands before a colon, and on a line of its own.
+        Some(Json::String(text)) if !text.contains([':', '\n', '\r']) => check_text(name, "user", text).map(|text| Some(text.to_owned())),
+        Some(other) => Err(problem(format!("`{name}.user` is {}; write a user's name, without a colon", describe(other)))),
+    }
+}
+
+fn authorities(name: &SecretName, written: Option<&Json>) -> Result<Option<PathBuf>, BadValue> {
+    match written {
+        None => Ok(None),
+        Some(Json::String(text)) if text.starts_with('/') => check_text(name, "authorities", text).map(|text| Some(PathBuf::from(text))),
+        Some(other) => Err(problem(format!("`{name}.authorities` is {}; write the absolute path of a PEM file", describe(other)))),
+    }
+}
+
+fn cache(name: &SecretName, written: Option<&Json>) -> Result<Cache, BadValue> {
+    let Some(written) = written else { return Ok(Cache::Usual) };
+    let known = [Cache::Call, Cache::Shared].into_iter().find(|known| known.word().is_some_and(|word| written == word));
+    known.ok_or_else(|| problem(format!("`{name}.cache` is {}; write call or shared", describe(written))))
 }
 
 fn source(name: &SecretName, fields: &Map<String, Json>) -> Result<SecretSource, BadValue> {
     let word = match fields.get("source") {
         Some(Json::String(word)) => word.as_str(),
-        Some(other) => return Err(problem(format!("`{name}.source` is {}; write store, env, file or command", describe(other)))),
-        None => return Err(problem(format!("`{name}` does not say its `source`: store, env, file or command"))),
+        Some(other) => return Err(problem(format!("`{name}.source` is {}; write {}", describe(other), sources()))),
+        None => return Err(problem(format!("`{name}` does not say its `source`: {}", sources()))),
     };
     let own = match word {
         "store" => None,
         "env" => Some("variable"),
         "file" => Some("path"),
         "command" => Some("command"),
-        other => return Err(problem(format!("`{name}.source` is `{}`; write store, env, file or command", shorten(other)))),
+        other => return Err(problem(format!("`{name}.source` is `{}`; write {}", shorten(other), sources()))),
     };
-    if let Some(stray) = ["variable", "path", "command"].into_iter().find(|field| Some(*field) != own && fields.contains_key(*field)) {
+    if let Some(stray) = OWN.into_iter().find(|field| Some(*field) != own && fields.contains_key(*field)) {
         return Err(problem(format!("`{name}.{stray}` means nothing where the source is `{word}`")));
     }
     match (own, own.and_then(|field| fields.get(field))) {
@@ -233,6 +417,10 @@ fn source(name: &SecretName, fields: &Map<String, Json>) -> Result<SecretSource,
         (Some(field), None) => Err(problem(format!("`{name}` has the source `{word}` and no `{field}`"))),
         (Some(field), Some(other)) => Err(problem(format!("`{name}.{field}` is {}", describe(other)))),
     }
+}
+
+fn sources() -> String {
+    PLAIN.into_iter().chain(Provider::WORDS).collect::<Vec<_>>().join(", ")
 }
 
 fn command(name: &SecretName, words: &[Json]) -> Result<Vec<String>, BadValue> {
@@ -342,7 +530,7 @@ mod tests {
         for (entry, says) in [
             (json!(1), "`T` is the number 1"),
             (json!({}), "does not say its `source`"),
-            (json!({ "source": "vault" }), "`T.source` is `vault`"),
+            (json!({ "source": "cellar" }), "`T.source` is `cellar`"),
             (json!({ "source": 1 }), "`T.source` is the number 1"),
             (json!({ "source": "store", "value": "x" }), "unknown field `value`"),
             (json!({ "source": "store", "host": [] }), "did you mean `hosts`"),

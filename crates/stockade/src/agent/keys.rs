@@ -147,7 +147,7 @@ fn log_in(
             }
         }
         let name = token.secret.parse().map_err(|error| Failure::from_error("agent", &error))?;
-        granted.secrets.push(SecretUse { name, hosts });
+        granted.secrets.push(SecretUse::usual(name, hosts));
     }
     found.hosts.iter().for_each(|host| add(&mut granted.hosts, host));
     granted.logins.push(found);
@@ -171,7 +171,7 @@ fn bind(
         add(&mut granted.hosts, host);
         add(&mut granted.metered, host);
     }
-    granted.secrets.push(SecretUse { name, hosts: hosts.to_vec() });
+    granted.secrets.push(SecretUse::usual(name, hosts.to_vec()));
     Ok(())
 }
 

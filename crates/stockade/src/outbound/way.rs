@@ -67,7 +67,7 @@ impl Way {
         let owned = Sandboxes::open(&places.state).and_then(|sandboxes| sandboxes.create()).map_err(|error| failed(&error))?;
         let label = SandboxLabel::from(&owned.id);
         let stood = secrets(&label, key, token.clone(), settings, context).and_then(|(keeper, lookup, tokens)| {
-            let secrets = token.into_iter().map(|(name, host)| SecretUse { name, hosts: vec![host] }).collect();
+            let secrets = token.into_iter().map(|(name, host)| SecretUse::usual(name, vec![host])).collect();
             let reach = Reach { hosts, secrets, ..Reach::default() };
             let (egress, out) = egress(&owned.id, &owned.directory, reach, &tokens, lookup.as_ref(), settings, context)?;
             Ok((keeper, tokens, egress, out))
