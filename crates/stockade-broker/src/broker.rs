@@ -13,23 +13,30 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use stockade_core::credential::Class;
 use stockade_core::escape::escape;
 use stockade_core::id::{SandboxId, SandboxName};
 use stockade_core::redact::RedactError;
-use stockade_store::settings::{SecretSetting, SecretSource};
+use stockade_store::settings::{Cache, SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
 use crate::budget::{Account, Budget, Bytes, UsedUp};
+use crate::mint::{self, Asking, MintError};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
 use crate::redact::{self, Redacted, Values};
 use crate::shared::lock;
 use crate::sign::{self, SIGNATURE};
 use crate::sources::{self, Lease, Slot, SourceError, Surroundings};
 use crate::talk::message::Extent;
+use crate::ticket::{Gate, KEY, Ticket, TicketError};
 use crate::{HostPattern, SecretName, SecretValue};
 
 /// The most secrets of one sandbox.
 pub const MAX_SECRETS: usize = 64;
+/// A secret that is needed to ask for a secret, and so on: this often.
+const MAX_DEPTH: usize = 3;
+const MINUTE: Duration = Duration::from_mins(1);
 /// The most sandboxes at a time.
 pub const MAX_SANDBOXES: usize = 4096;
 
@@ -71,6 +78,31 @@ pub struct Wish {
     pub binding: SecretBinding,
     /// What the caller's environment has for it, if anything (see [`Broker::variable_of`]).
     pub caller: Option<SecretValue>,
+    /// Whether it is handed in.
+    pub class: Class,
+}
+
+/// What a receipt says of a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Who gave it: a provider's word, or `secret`.
+    pub adapter: String,
+    /// Whom it speaks for and what it is good for, where a provider minted it.
+    pub scope: Option<String>,
+    /// When it ends.
+    pub expires: Option<SystemTime>,
+}
+
+/// Lets its holder ask for the values of one sandbox.
+pub type Pass = [u8; 16];
+
+/// What a sandbox was given.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its secrets, in the order of the wishes.
+    pub bound: Vec<Bound>,
+    /// For whoever asks for their values.
+    pub pass: Pass,
 }
 
 /// A secret that a sandbox has.
@@ -80,6 +112,8 @@ pub struct Bound {
     pub binding: SecretBinding,
     /// What stands for it inside.
     pub placeholder: Placeholder,
+    /// What a receipt says of it.
+    pub fact: Fact,
 }
 
 /// A value and how it may be used.
@@ -150,6 +184,20 @@ pub enum BrokerError {
         /// What is used up.
         why: UsedUp,
     },
+    /// Not for this call.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
+    /// Too often.
+    #[error("the secret `{name}` may be given out {most} times in a minute, and was")]
+    TooOften {
+        /// Which secret.
+        name: SecretName,
+        /// How often.
+        most: u64,
+    },
+    /// What could not be given back.
+    #[error("{0}")]
+    NotGivenBack(String),
     /// A value that nothing can be signed with.
     #[error("the secret `{0}` begins with `whsec_` and is no key in base64 of 16 bytes or more")]
     NoKey(SecretName),
@@ -167,12 +215,15 @@ impl BrokerError {
         match self {
             Self::Source(error) => error.hint(),
             Self::HostNotAllowed { name, .. } => Some(format!("add the host to `secrets.{name}.hosts` in your settings")),
+            Self::TooOften { name, .. } => Some(format!("wait a minute, or raise `secrets.{name}.maxPerMinute` in your settings")),
+            Self::NotGivenBack(_) => Some("it ends by itself at its own time; see the provider's own list of what is out".to_owned()),
             Self::UsedUp { name, .. } => Some(format!("raise the limits of `secrets.{name}` in your settings")),
             Self::UnknownSandbox(_)
             | Self::KnownSandbox(_)
             | Self::NotBound { .. }
             | Self::Twice(_)
             | Self::TooMany(_)
+            | Self::Ticket(_)
             | Self::NoKey(_)
             | Self::Redact(_)
             | Self::Placeholder(_) => None,
@@ -185,12 +236,34 @@ pub struct Broker {
     settings: Vec<SecretSetting>,
     around: Surroundings,
     clock: fn() -> SystemTime,
-    slots: Mutex<HashMap<SecretName, Arc<Slot>>>,
-    sandboxes: Mutex<HashMap<SandboxLabel, HashMap<SecretName, Entry>>>,
+    slots: Mutex<HashMap<SlotKey, Arc<Slot>>>,
+    sandboxes: Mutex<HashMap<SandboxLabel, Registration>>,
+    gate: Mutex<Gate>,
+    rates: Mutex<HashMap<SecretName, Rate>>,
+}
+
+/// Whose value a slot holds: everybody's, or one call's.
+type SlotKey = (SecretName, Option<SandboxLabel>);
+
+/// A sandbox that is registered.
+#[derive(Debug)]
+struct Registration {
+    pass: Pass,
+    /// What the call is.
+    purpose: Arc<str>,
+    entries: HashMap<SecretName, Entry>,
+}
+
+/// How often a secret was given out in the minute that began then.
+#[derive(Debug)]
+struct Rate {
+    began: SystemTime,
+    count: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
+    slot: SlotKey,
     caller: Option<Arc<SecretValue>>,
     account: Account,
     /// What it has been, for as long as the sandbox lives.
@@ -210,11 +283,36 @@ impl Broker {
     }
 
     pub(crate) fn with_clock(settings: Vec<SecretSetting>, around: Surroundings, clock: fn() -> SystemTime) -> Self {
-        Self { settings, around, clock, slots: Mutex::default(), sandboxes: Mutex::default() }
+        Self {
+            settings,
+            around,
+            clock,
+            slots: Mutex::default(),
+            sandboxes: Mutex::default(),
+            gate: Mutex::default(),
+            rates: Mutex::default(),
+        }
+    }
+
+    /// Says whose tickets are taken; the first word counts.
+    pub fn trust(&self, key: [u8; KEY]) -> Result<(), BrokerError> {
+        Ok(lock(&self.gate).trust(key)?)
+    }
+
+    /// Takes the ticket of one call, once.
+    pub fn admit(&self, ticket: &Ticket, sandbox: &SandboxLabel, purpose: &str, wishes: &[Wish]) -> Result<(), BrokerError> {
+        Ok(lock(&self.gate).take(ticket, sandbox, purpose, wishes, (self.clock)())?)
+    }
+
+    /// The sandbox that a pass is for.
+    pub fn bearer(&self, pass: &Pass) -> Option<SandboxLabel> {
+        let sandboxes = lock(&self.sandboxes);
+        let same = |known: &Pass| aws_lc_rs::constant_time::verify_slices_are_equal(known, pass).is_ok();
+        sandboxes.iter().find(|(_, registration)| same(&registration.pass)).map(|(label, _)| label.clone())
     }
 
     /// Gives a sandbox its secrets: each must have a value now. All or none.
-    pub fn register(&self, sandbox: &SandboxLabel, wishes: Vec<Wish>) -> Result<Vec<Bound>, BrokerError> {
+    pub fn register(&self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, BrokerError> {
         if wishes.len() > MAX_SECRETS {
             return Err(BrokerError::TooMany("that many secrets of one sandbox"));
         }
@@ -225,9 +323,14 @@ impl Broker {
             }
             self.check_hosts(&wish.binding)?;
         }
-        let leases = self.fetch_all(&wishes)?;
-        let values: Vec<&SecretValue> = leases.iter().map(|lease| &lease.value).collect();
+        if lock(&self.sandboxes).contains_key(sandbox) {
+            return Err(BrokerError::KnownSandbox(sandbox.clone()));
+        }
+        let leases = self.fetch_all(sandbox, purpose, &wishes).inspect_err(|_| drop(self.give_back(sandbox)))?;
+        let values: Vec<&SecretValue> = leases.iter().map(|lease| lease.face()).collect();
         let placeholders = placeholder::draw(&values)?;
+        let mut pass = Pass::default();
+        SystemRandom::new().fill(&mut pass).map_err(|_| PlaceholderError::NoRandom)?;
         let now = (self.clock)();
         let mut sandboxes = lock(&self.sandboxes);
         if sandboxes.contains_key(sandbox) {
@@ -242,23 +345,66 @@ impl Broker {
             let name = wish.binding.name().clone();
             let account = Account::new(self.budget_of(&name, now));
             let mut values = Values::default();
-            values.remember(&lease.value);
-            entries.insert(name, Entry { caller: wish.caller.map(Arc::new), account, values });
-            bound.push(Bound { binding: wish.binding, placeholder });
+            values.remember_all(lease);
+            let adapter = match self.setting(&name).map(|setting| &setting.source) {
+                Some(SecretSource::Provider(provider)) => provider.word(),
+                Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => "secret",
+            };
+            let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires };
+            let slot = self.slot_of(sandbox, &wish);
+            entries.insert(name, Entry { slot, caller: wish.caller.map(Arc::new), account, values });
+            bound.push(Bound { binding: wish.binding, placeholder, fact });
         }
-        sandboxes.insert(sandbox.clone(), entries);
-        Ok(bound)
+        sandboxes.insert(sandbox.clone(), Registration { pass, purpose: purpose.into(), entries });
+        Ok(Registered { bound, pass })
     }
 
-    /// Forgets a sandbox. One that is not there is forgotten already.
-    pub fn release(&self, sandbox: &SandboxLabel) {
+    /// Forgets a sandbox, and gives back what was minted for it alone. One that is not there is forgotten already.
+    pub fn release(&self, sandbox: &SandboxLabel) -> Result<(), BrokerError> {
         lock(&self.sandboxes).remove(sandbox);
+        self.give_back(sandbox)
+    }
+
+    /// Gives back what was minted for one call.
+    fn give_back(&self, sandbox: &SandboxLabel) -> Result<(), BrokerError> {
+        let own: Vec<(SecretName, Arc<Slot>)> = {
+            let mut slots = lock(&self.slots);
+            let is_own = |key: &SlotKey| key.1.as_ref() == Some(sandbox);
+            slots.extract_if(|key, _| is_own(key)).map(|((name, _), slot)| (name, slot)).collect()
+        };
+        let mut kept = Vec::new();
+        for (name, slot) in own {
+            for lease in slot.all() {
+                let revoke = lock(&lease.revoke).take();
+                if let Some(Err(error)) = revoke.map(|revoke| revoke()) {
+                    kept.push(format!("the credential of `{name}` could not be given back: {error}"));
+                }
+            }
+        }
+        if kept.is_empty() { Ok(()) } else { Err(BrokerError::NotGivenBack(kept.join("; "))) }
+    }
+
+    /// Whether a value is one call's own: it is handed in, or can be given back, unless the settings say otherwise.
+    fn slot_of(&self, sandbox: &SandboxLabel, wish: &Wish) -> SlotKey {
+        let name = wish.binding.name();
+        let own = match self.setting(name) {
+            Some(SecretSetting { source: SecretSource::Provider(provider), cache, .. }) => match cache {
+                Cache::Call => true,
+                Cache::Shared => false,
+                Cache::Usual => wish.class == Class::Reference || mint::gives_back(provider),
+            },
+            Some(_) | None => false,
+        };
+        (name.clone(), own.then(|| sandbox.clone()))
     }
 
     /// The value of a sandbox's secret; counts a use. May go to the source, and wait for it.
     pub fn value(&self, sandbox: &SandboxLabel, name: &SecretName) -> Result<Answer, BrokerError> {
-        let caller = self.entry(sandbox, name, |entry| entry.account.check((self.clock)()).map(|()| entry.caller.clone()))?;
-        let lease = self.fetch(name, caller.as_deref())?;
+        let purpose = self.purpose(sandbox)?;
+        let (caller, slot) = self.entry(sandbox, name, |entry| {
+            entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone()))
+        })?;
+        let lease = self.fetch(sandbox, &purpose, &slot, caller.as_deref(), 0)?;
         self.answer(sandbox, name, lease)
     }
 
@@ -271,10 +417,11 @@ impl Broker {
     /// As [`Self::value`], where that needs no source; `None` where it does.
     pub fn value_at_hand(&self, sandbox: &SandboxLabel, name: &SecretName) -> Option<Result<Answer, BrokerError>> {
         let now = (self.clock)();
-        if let Err(refused) = self.entry(sandbox, name, |entry| entry.account.check(now)) {
-            return Some(Err(refused));
-        }
-        let lease = lock(&self.slots).get(name)?.ready(now)?;
+        let slot = match self.entry(sandbox, name, |entry| entry.account.check(now).map(|()| entry.slot.clone())) {
+            Ok(slot) => slot,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let lease = lock(&self.slots).get(&slot)?.ready(now)?;
         Some(self.answer(sandbox, name, lease))
     }
 
@@ -289,8 +436,8 @@ impl Broker {
     /// Takes the values that a sandbox's secrets have and had out of some pieces of text or bytes.
     pub(crate) fn redact(&self, sandbox: &SandboxLabel, pieces: &[Vec<u8>], extent: Extent) -> Result<Redacted, BrokerError> {
         let sandboxes = lock(&self.sandboxes);
-        let entries = sandboxes.get(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
-        Ok(redact::redact(entries.iter().map(|(name, entry)| (name, &entry.values)), pieces, extent)?)
+        let registration = sandboxes.get(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
+        Ok(redact::redact(registration.entries.iter().map(|(name, entry)| (name, &entry.values)), pieces, extent)?)
     }
 
     /// The caller's variable that a secret may come from; `None` where it comes from elsewhere, so that nobody need read it.
@@ -298,21 +445,45 @@ impl Broker {
         match settings.iter().find(|setting| setting.name == *name).map(|setting| &setting.source) {
             None => Some(name.clone()),
             Some(SecretSource::Env { variable }) => Some(variable.clone()),
-            Some(SecretSource::Store | SecretSource::File { .. } | SecretSource::Command { .. }) => None,
+            Some(SecretSource::Store | SecretSource::File { .. } | SecretSource::Command { .. } | SecretSource::Provider(_)) => None,
         }
     }
 
     fn answer(&self, sandbox: &SandboxLabel, name: &SecretName, lease: Arc<Lease>) -> Result<Answer, BrokerError> {
+        let rate = self.setting(name).and_then(|setting| setting.max_per_minute);
+        if let Some(most) = rate {
+            self.count(name, most)?;
+        }
         self.entry(sandbox, name, |entry| {
             // Others may have used it up while the source was asked.
             entry.account.check((self.clock)())?;
             entry.account.spend_use();
-            entry.values.remember(&lease.value);
-            let keep = if entry.account.counts_uses() { Keep::Once } else { Keep::UntilStale };
+            entry.values.remember_all(&lease);
+            let keep = if entry.account.counts_uses() || rate.is_some() { Keep::Once } else { Keep::UntilStale };
             let expires = lease.expires.into_iter().chain(entry.account.ends()).min();
             let fresh_until = expires.map_or(lease.fresh_until, |end| end.min(lease.fresh_until));
             Ok(Answer { lease, keep, bytes: entry.account.bytes(), expires, fresh_until })
         })
+    }
+
+    /// Counts one more use in this minute.
+    fn count(&self, name: &SecretName, most: u64) -> Result<(), BrokerError> {
+        let now = (self.clock)();
+        let mut rates = lock(&self.rates);
+        let rate = rates.entry(name.clone()).or_insert(Rate { began: now, count: 0 });
+        // A clock that was set back begins a new minute too.
+        if now.duration_since(rate.began).is_ok_and(|passed| passed < MINUTE) {
+            rate.count += 1;
+        } else {
+            *rate = Rate { began: now, count: 1 };
+        }
+        if rate.count <= most { Ok(()) } else { Err(BrokerError::TooOften { name: name.clone(), most }) }
+    }
+
+    fn purpose(&self, sandbox: &SandboxLabel) -> Result<Arc<str>, BrokerError> {
+        let sandboxes = lock(&self.sandboxes);
+        let registration = sandboxes.get(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
+        Ok(Arc::clone(&registration.purpose))
     }
 
     fn entry<T>(
@@ -322,14 +493,14 @@ impl Broker {
         act: impl FnOnce(&mut Entry) -> Result<T, UsedUp>,
     ) -> Result<T, BrokerError> {
         let mut sandboxes = lock(&self.sandboxes);
-        let entries = sandboxes.get_mut(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
-        let entry = entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
+        let registration = sandboxes.get_mut(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
+        let entry = registration.entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
         act(entry).map_err(|why| BrokerError::UsedUp { name: name.clone(), why })
     }
 
     /// Programs may be slow, so they are asked at the same time.
-    fn fetch_all(&self, wishes: &[Wish]) -> Result<Vec<Arc<Lease>>, BrokerError> {
-        let fetch = |wish: &Wish| self.fetch(wish.binding.name(), wish.caller.as_ref());
+    fn fetch_all(&self, sandbox: &SandboxLabel, purpose: &str, wishes: &[Wish]) -> Result<Vec<Arc<Lease>>, BrokerError> {
+        let fetch = |wish: &Wish| self.fetch(sandbox, purpose, &self.slot_of(sandbox, wish), wish.caller.as_ref(), 0);
         if let [only] = wishes {
             return Ok(vec![fetch(only)?]);
         }
@@ -343,10 +514,34 @@ impl Broker {
         })
     }
 
-    fn fetch(&self, name: &SecretName, caller: Option<&SecretValue>) -> Result<Arc<Lease>, BrokerError> {
+    fn fetch(
+        &self,
+        sandbox: &SandboxLabel,
+        purpose: &str,
+        key: &SlotKey,
+        caller: Option<&SecretValue>,
+        depth: usize,
+    ) -> Result<Arc<Lease>, BrokerError> {
+        let name = &key.0;
         let source = self.setting(name).map(|setting| &setting.source);
-        let slot = Arc::clone(lock(&self.slots).entry(name.clone()).or_default());
-        let said = slot.ask(self.clock, || sources::fetch(name, source, &self.around, (self.clock)()))?;
+        let slot = Arc::clone(lock(&self.slots).entry(key.clone()).or_default());
+        // What a provider is asked with is a secret as well, and may come from a provider.
+        let look_up = |needed: &SecretName| {
+            if depth >= MAX_DEPTH {
+                return Err(MintError::new("secrets", format!("`{needed}` is needed to ask for `{name}`, and so on without end")));
+            }
+            self.fetch(sandbox, purpose, &(needed.clone(), None), None, depth + 1).map_err(|error| {
+                let failed = MintError::new("secrets", crate::server::with_causes(&error));
+                match error.hint() {
+                    Some(hint) => failed.with_hint(hint),
+                    None => failed,
+                }
+            })
+        };
+        let said = slot.ask(self.clock, || {
+            let asking = Asking::new(sandbox, purpose, (self.clock)(), &self.around, &look_up);
+            sources::fetch(name, source, &asking)
+        })?;
         match (said, caller, source) {
             (Some(lease), _, _) => Ok(lease),
             (None, Some(value), _) => Ok(Arc::new(sources::of_caller(value, (self.clock)()))),

@@ -21,6 +21,7 @@ pub mod broker;
 pub mod budget;
 pub mod client;
 pub mod hygiene;
+mod mint;
 pub mod peer;
 pub mod placeholder;
 mod redact;
@@ -30,8 +31,10 @@ pub mod sign;
 pub mod sources;
 pub mod store;
 pub mod talk;
+pub mod ticket;
 #[cfg(test)]
 mod tests;
 
+pub use mint::MintError;
 pub use stockade_core::host::HostPattern;
 pub use stockade_core::secret::{BadSecretName, BadSecretValue, Secret, SecretName, SecretValue};

@@ -2,11 +2,12 @@
 
 use stockade_core::redact::{Counts, RedactError, Redactor};
 
+use crate::sources::Lease;
 use crate::talk::message::Extent;
 use crate::{SecretName, SecretValue};
 
 /// How many values of one secret are remembered, so that an earlier one is still found after it was renewed.
-const MOST_VALUES: usize = 8;
+const MOST_VALUES: usize = 16;
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +25,15 @@ pub(crate) struct Redacted {
 pub(crate) struct Values(Vec<SecretValue>);
 
 impl Values {
+    /// Remembers a value and its parts.
+    pub(crate) fn remember_all(&mut self, lease: &Lease) {
+        for value in std::iter::once(&lease.value).chain(&lease.parts) {
+            self.remember(value);
+        }
+    }
+
     /// Remembers one more.
-    pub(crate) fn remember(&mut self, value: &SecretValue) {
+    fn remember(&mut self, value: &SecretValue) {
         if !self.0.contains(value) {
             self.0.push(value.duplicate());
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::broker::{Broker, BrokerError, SandboxLabel};
+use crate::broker::{Broker, BrokerError, Registered, SandboxLabel};
 use crate::peer::{self, PeerError};
 use crate::redact::Redacted;
 use crate::shared::lock;
@@ -54,11 +54,32 @@ pub enum ServeError {
     Accept(#[source] io::Error),
 }
 
-/// Serves one end of a socket pair that was made for `role`, until the other end is closed.
-pub fn serve(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), ServeError> {
+/// What a connection was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// Whoever started the broker: says whose tickets are taken.
+    ForOwner,
+    /// Egress, of every sandbox.
+    ForEgress,
+}
+
+/// Serves one end of a socket pair that was made for somebody, until the other end is closed.
+pub fn serve(broker: &Arc<Broker>, stream: UnixStream, made: Made) -> Result<(), ServeError> {
     let mut stream = stream;
-    welcome(&mut stream, |said| said == role)?;
-    converse(broker, stream, role)
+    let whom = welcome(&mut stream, |said| match (made, said) {
+        (Made::ForOwner, Role::Owner { key: Some(key) }) => broker.trust(key).ok().map(|()| Whom::Owner),
+        (Made::ForEgress, Role::Egress { pass: None }) => Some(Whom::Egress(None)),
+        (Made::ForOwner | Made::ForEgress, Role::Owner { .. } | Role::Egress { .. }) => None,
+    })?;
+    converse(broker, stream, &whom)
+}
+
+/// Whom a connection is with.
+enum Whom {
+    /// Registers sandboxes.
+    Owner,
+    /// Asks for values: of one sandbox, or of all.
+    Egress(Option<SandboxLabel>),
 }
 
 /// Serves whoever connects and is let in, each in a thread of its own. Returns only when the socket fails.
@@ -83,18 +104,23 @@ pub fn admit(broker: &Arc<Broker>, stream: UnixStream) -> Result<(), ServeError>
     let mut stream = stream;
     peer::check(&stream)?;
     stream.set_read_timeout(Some(HELLO)).map_err(FrameError::from)?;
-    let role = welcome(&mut stream, |_| true)?;
+    // Over a socket: whoever registers has tickets that somebody else signed, and whoever asks for values has a sandbox's pass.
+    let whom = welcome(&mut stream, |said| match said {
+        Role::Owner { key: None } => Some(Whom::Owner),
+        Role::Egress { pass: Some(pass) } => broker.bearer(&pass).map(|sandbox| Whom::Egress(Some(sandbox))),
+        Role::Owner { key: Some(_) } | Role::Egress { pass: None } => None,
+    })?;
     stream.set_read_timeout(None).map_err(FrameError::from)?;
-    converse(broker, stream, role)
+    converse(broker, stream, &whom)
 }
 
-fn welcome(stream: &mut UnixStream, may_be: impl Fn(Role) -> bool) -> Result<Role, ServeError> {
+fn welcome(stream: &mut UnixStream, admitted: impl Fn(Role) -> Option<Whom>) -> Result<Whom, ServeError> {
     let first = frame::read(stream)?.ok_or(ServeError::NoHello)?;
     match Ask::decode(&first)? {
-        Ask::Hello { version: VERSION, role } if !may_be(role) => Err(ServeError::Role),
         Ask::Hello { version: VERSION, role } => {
+            let whom = admitted(role).ok_or(ServeError::Role)?;
             frame::write(stream, &Reply::Welcome { version: VERSION }.encode())?;
-            Ok(role)
+            Ok(whom)
         }
         Ask::Hello { version, .. } => Err(ServeError::Version(version)),
         Ask::Register { .. } | Ask::Release { .. } | Ask::Redact { .. } | Ask::Sign { .. } | Ask::Value { .. } | Ask::Spend { .. } => {
@@ -103,7 +129,7 @@ fn welcome(stream: &mut UnixStream, may_be: impl Fn(Role) -> bool) -> Result<Rol
     }
 }
 
-fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), ServeError> {
+fn converse(broker: &Arc<Broker>, stream: UnixStream, whom: &Whom) -> Result<(), ServeError> {
     let mut reader = stream.try_clone().map_err(FrameError::from)?;
     let writer = Arc::new(Mutex::new(stream));
     let busy = Arc::new(AtomicUsize::new(0));
@@ -111,32 +137,43 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
     while let Some(body) = frame::read(&mut reader)? {
         let ask = Ask::decode(&body)?;
         drop(body);
-        let reply = match (role, ask) {
+        if let (Whom::Egress(Some(own)), Ask::Value { id, sandbox, .. } | Ask::Spend { id, sandbox, .. }) = (whom, &ask)
+            && own != sandbox
+        {
+            frame::write(&mut *lock(&writer), &deny(*id, Refusal::Sandbox, "this connection is another sandbox's").encode())?;
+            continue;
+        }
+        let reply = match (whom, ask) {
             (_, Ask::Hello { .. }) => return Err(ServeError::NoHello),
-            (Role::Owner, Ask::Register { id, sandbox, wishes }) => match broker.register(&sandbox, wishes) {
-                Ok(bound) => {
-                    owned.sandboxes.push(sandbox);
-                    Reply::Registered { id, placeholders: bound.into_iter().map(|bound| bound.placeholder.to_string()).collect() }
+            (Whom::Owner, Ask::Register { id, sandbox, purpose, ticket, wishes }) => {
+                let registered =
+                    broker.admit(&ticket, &sandbox, &purpose, &wishes).and_then(|()| broker.register(&sandbox, &purpose, wishes));
+                match registered {
+                    Ok(Registered { bound, pass }) => {
+                        owned.sandboxes.push(sandbox);
+                        let placeholders = bound.into_iter().map(|bound| (bound.placeholder.to_string(), bound.fact)).collect();
+                        Reply::Registered { id, pass, placeholders }
+                    }
+                    Err(error) => refused(id, &error),
                 }
-                Err(error) => refused(id, &error),
-            },
-            (Role::Owner, Ask::Release { id, sandbox }) => {
-                // Another owner's sandbox is not this one's to end.
-                if let Some(at) = owned.sandboxes.iter().position(|known| *known == sandbox) {
-                    owned.sandboxes.swap_remove(at);
-                    broker.release(&sandbox);
-                }
-                Reply::Done { id }
             }
-            (Role::Owner, Ask::Redact { id, sandbox, extent, pieces }) => match broker.redact(&sandbox, &pieces, extent) {
+            (Whom::Owner, Ask::Release { id, sandbox }) => {
+                // Another owner's sandbox is not this one's to end.
+                let own = owned.sandboxes.iter().position(|known| *known == sandbox);
+                match own.map(|at| broker.release(&owned.sandboxes.swap_remove(at))) {
+                    None | Some(Ok(())) => Reply::Done { id },
+                    Some(Err(error)) => refused(id, &error),
+                }
+            }
+            (Whom::Owner, Ask::Redact { id, sandbox, extent, pieces }) => match broker.redact(&sandbox, &pieces, extent) {
                 Ok(Redacted { pieces, taken, counts }) => Reply::Redacted { id, pieces, taken, counts },
                 Err(error) => refused(id, &error),
             },
-            (Role::Owner, Ask::Sign { id, sandbox, name, message }) => match broker.sign(&sandbox, &name, &message) {
+            (Whom::Owner, Ask::Sign { id, sandbox, name, message }) => match broker.sign(&sandbox, &name, &message) {
                 Ok(signature) => Reply::Signed { id, signature },
                 Err(error) => refused(id, &error),
             },
-            (Role::Egress, Ask::Value { id, sandbox, name }) => match broker.value_at_hand(&sandbox, &name) {
+            (Whom::Egress(_), Ask::Value { id, sandbox, name }) => match broker.value_at_hand(&sandbox, &name) {
                 Some(answer) => given(id, answer),
                 None => match Place::take(&busy, MAX_BUSY) {
                     None => deny(id, Refusal::Busy, "too many secrets are being asked for at once"),
@@ -155,12 +192,12 @@ fn converse(broker: &Arc<Broker>, stream: UnixStream, role: Role) -> Result<(), 
                     }
                 },
             },
-            (Role::Egress, Ask::Spend { id, sandbox, name, bytes }) => match broker.spend(&sandbox, &name, bytes) {
+            (Whom::Egress(_), Ask::Spend { id, sandbox, name, bytes }) => match broker.spend(&sandbox, &name, bytes) {
                 Ok(()) => Reply::Done { id },
                 Err(error) => refused(id, &error),
             },
-            (Role::Owner, Ask::Value { id, .. } | Ask::Spend { id, .. })
-            | (Role::Egress, Ask::Register { id, .. } | Ask::Release { id, .. } | Ask::Redact { id, .. } | Ask::Sign { id, .. }) => {
+            (Whom::Owner, Ask::Value { id, .. } | Ask::Spend { id, .. })
+            | (Whom::Egress(_), Ask::Register { id, .. } | Ask::Release { id, .. } | Ask::Redact { id, .. } | Ask::Sign { id, .. }) => {
                 deny(id, Refusal::Role, "this connection may not ask that")
             }
         };
@@ -188,7 +225,9 @@ fn refused(id: u32, error: &BrokerError) -> Reply {
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
         BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
         BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) => Refusal::NoValue,
-        BrokerError::UsedUp { .. } => Refusal::UsedUp,
+        BrokerError::UsedUp { .. } | BrokerError::TooOften { .. } => Refusal::UsedUp,
+        BrokerError::Ticket(_) => Refusal::Role,
+        BrokerError::NotGivenBack(_) => Refusal::NoValue,
         BrokerError::TooMany(_) | BrokerError::Redact(_) => Refusal::Busy,
     };
     Reply::Refused { id, why, message: with_causes(error), hint: error.hint().unwrap_or_default() }
@@ -198,7 +237,7 @@ fn deny(id: u32, why: Refusal, message: &str) -> Reply {
     Reply::Refused { id, why, message: message.to_owned(), hint: String::new() }
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -218,7 +257,8 @@ struct Owned<'a> {
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
         for sandbox in &self.sandboxes {
-            self.broker.release(sandbox);
+            // Nobody is there to be told; what was minted ends at its own time.
+            let _ = self.broker.release(sandbox);
         }
     }
 }

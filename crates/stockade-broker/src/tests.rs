@@ -5,19 +5,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::pin::pin;
 use std::process::Command;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use stockade_store::settings::{OnMisuse, SecretSetting, SecretSource};
+use stockade_core::credential::Class;
+use stockade_store::settings::{SecretSetting, SecretSource};
 
 use crate::broker::{Bound, Broker, SandboxLabel, Wish};
 use crate::client::{ClientError, Lookup, Owner};
+use crate::server::Made;
 use crate::sources::Surroundings;
 use crate::store::Store;
+use crate::talk::VERSION;
 use crate::talk::frame;
 use crate::talk::message::{Ask, Refusal, Reply, Role};
+use crate::ticket::Signer;
 use crate::{SecretName, SecretValue, server};
 
 const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
@@ -25,6 +29,7 @@ const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
 struct Ground {
     root: tempfile::TempDir,
     broker: Arc<Broker>,
+    signer: OnceLock<Arc<Signer>>,
 }
 
 fn ground(settings: Vec<SecretSetting>) -> Ground {
@@ -32,24 +37,49 @@ fn ground(settings: Vec<SecretSetting>) -> Ground {
     let store = Store::beneath(&root.path().join("state"));
     store.set(&name("KEPT"), &value(VALUE), SystemTime::now()).unwrap();
     let around = Surroundings { store, path: "/usr/bin:/bin".into(), home: root.path().to_owned() };
-    Ground { root, broker: Arc::new(Broker::new(settings, around)) }
+    Ground { root, broker: Arc::new(Broker::new(settings, around)), signer: OnceLock::new() }
 }
 
 impl Ground {
-    /// A connection of that role, served by a thread.
-    fn connection(&self, role: Role) -> UnixStream {
+    /// A connection that was made for somebody, served by a thread.
+    fn connection(&self, made: Made) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let broker = Arc::clone(&self.broker);
-        std::thread::spawn(move || server::serve(&broker, theirs, role));
+        std::thread::spawn(move || server::serve(&broker, theirs, made));
         ours
     }
 
+    /// A connection as it comes over the socket.
+    fn caller(&self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let broker = Arc::clone(&self.broker);
+        std::thread::spawn(move || server::admit(&broker, theirs));
+        ours
+    }
+
+    /// The one who started the broker; later ones come over the socket and have its signer.
     fn owner(&self) -> Owner {
-        Owner::connect(self.connection(Role::Owner)).unwrap()
+        if let Some(signer) = self.signer.get() {
+            return Owner::join(self.caller(), Arc::clone(signer)).unwrap();
+        }
+        let owner = Owner::connect(self.connection(Made::ForOwner)).unwrap();
+        self.signer.set(owner.signer()).unwrap();
+        owner
     }
 
     fn lookup(&self) -> Lookup {
-        Lookup::connect(self.connection(Role::Egress)).unwrap()
+        Lookup::connect(self.connection(Made::ForEgress), None).unwrap()
+    }
+}
+
+/// Registers for a call of a test.
+trait Give {
+    fn give(&mut self, sandbox: &SandboxLabel, wishes: Vec<Wish>) -> Result<Vec<Bound>, ClientError>;
+}
+
+impl Give for Owner {
+    fn give(&mut self, sandbox: &SandboxLabel, wishes: Vec<Wish>) -> Result<Vec<Bound>, ClientError> {
+        self.register(sandbox, "test.call", wishes).map(|registered| registered.bound)
     }
 }
 
@@ -66,20 +96,11 @@ fn label(text: &str) -> SandboxLabel {
 }
 
 fn wish(text: &str, caller: Option<&str>) -> Wish {
-    Wish { binding: text.parse().unwrap(), caller: caller.map(value) }
+    Wish { binding: text.parse().unwrap(), caller: caller.map(value), class: Class::ProxyOnly }
 }
 
 fn setting(text: &str, source: SecretSource) -> SecretSetting {
-    SecretSetting {
-        name: name(text),
-        source,
-        hosts: Vec::new(),
-        places: Vec::new(),
-        on_misuse: OnMisuse::Refuse,
-        max_uses: None,
-        max_bytes: None,
-        max_seconds: None,
-    }
+    SecretSetting::new(name(text), source)
 }
 
 fn sh(script: String) -> SecretSource {
@@ -120,7 +141,7 @@ fn a_sandbox_gets_placeholders_and_egress_the_values() {
         wish("CALLER@a.com,b.com", Some("the-callers-own-value")),
         wish("PRINTED@c.com", None),
     ];
-    let bound: Vec<Bound> = owner.register(&label("box"), wishes).unwrap();
+    let bound: Vec<Bound> = owner.give(&label("box"), wishes).unwrap();
     assert_eq!(bound.iter().map(|b| b.binding.to_string()).collect::<Vec<_>>(), ["KEPT@a.com", "CALLER@a.com,b.com", "PRINTED@c.com"]);
     assert!(bound[0].placeholder.as_str().starts_with("ghp_") && bound[0].placeholder.as_str() != VALUE);
     for (name_, expected) in
@@ -130,7 +151,7 @@ fn a_sandbox_gets_placeholders_and_egress_the_values() {
         assert_eq!(*lookup.value_blocking(&label("box"), &name(name_)).unwrap(), value(&expected), "{name_}");
     }
     // Another sandbox of the same secrets has other placeholders.
-    let other = owner.register(&label("other"), vec![wish("KEPT@a.com", None)]).unwrap();
+    let other = owner.give(&label("other"), vec![wish("KEPT@a.com", None)]).unwrap();
     assert_ne!(other[0].placeholder, bound[0].placeholder);
 }
 
@@ -140,21 +161,21 @@ fn what_is_not_registered_is_refused() {
     let (mut owner, lookup) = (ground.owner(), ground.lookup());
     let ask = |sandbox: &str, secret: &str| refusal(block_on(lookup.value(&label(sandbox), &name(secret)))).0;
     assert_eq!(ask("box", "KEPT"), Refusal::Sandbox);
-    owner.register(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+    owner.give(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
     assert_eq!((ask("box", "OTHER"), ask("another", "KEPT")), (Refusal::NotBound, Refusal::Sandbox));
-    assert_eq!(refusal(owner.register(&label("box"), Vec::new())).0, Refusal::Sandbox, "registered already");
-    let (why, said) = refusal(owner.register(&label("new"), vec![wish("KEPT@a.com", None), wish("NONE@a.com", None)]));
+    assert_eq!(refusal(owner.give(&label("box"), Vec::new())).0, Refusal::Sandbox, "registered already");
+    let (why, said) = refusal(owner.give(&label("new"), vec![wish("KEPT@a.com", None), wish("NONE@a.com", None)]));
     assert!(why == Refusal::NoValue && said.contains("stockade secret set NONE"), "{said}");
     assert_eq!(ask("new", "KEPT"), Refusal::Sandbox, "all or none");
-    assert_eq!(refusal(owner.register(&label("new"), vec![wish("KEPT@a.com", None), wish("KEPT@b.com", None)])).0, Refusal::NotBound);
+    assert_eq!(refusal(owner.give(&label("new"), vec![wish("KEPT@a.com", None), wish("KEPT@b.com", None)])).0, Refusal::NotBound);
 }
 
 #[test]
 fn a_sandbox_is_forgotten_when_released_and_when_its_owner_goes() {
     let ground = ground(Vec::new());
     let (mut owner, lookup) = (ground.owner(), ground.lookup());
-    owner.register(&label("one"), vec![wish("KEPT@a.com", None)]).unwrap();
-    owner.register(&label("two"), vec![wish("KEPT@a.com", None)]).unwrap();
+    owner.give(&label("one"), vec![wish("KEPT@a.com", None)]).unwrap();
+    owner.give(&label("two"), vec![wish("KEPT@a.com", None)]).unwrap();
     ground.owner().release(&label("one")).unwrap();
     block_on(lookup.value(&label("one"), &name("KEPT"))).expect("another owner cannot end it");
     owner.release(&label("one")).unwrap();
@@ -174,7 +195,7 @@ fn who_owns_a_sandbox_has_messages_signed_and_never_sees_the_key() {
     let ground = ground(Vec::new());
     let mut owner = ground.owner();
     let wishes = vec![wish("KEPT@a.com", None), wish("WORDS@a.com", Some("whsec_this is no base64"))];
-    owner.register(&label("gateway"), wishes).unwrap();
+    owner.give(&label("gateway"), wishes).unwrap();
     let signature = owner.sign(&label("gateway"), &name("KEPT"), b"msg_1.1.{}").unwrap();
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, VALUE.as_bytes());
     aws_lc_rs::hmac::verify(&key, b"msg_1.1.{}", &signature).expect("the key that was kept");
@@ -182,12 +203,12 @@ fn who_owns_a_sandbox_has_messages_signed_and_never_sees_the_key() {
     assert_eq!(refusal(owner.sign(&label("gateway"), &name("OTHER"), b"x")).0, Refusal::NotBound);
     assert_eq!(refusal(owner.sign(&label("another"), &name("KEPT"), b"x")).0, Refusal::Sandbox);
     // Egress puts values into requests, and signs nothing.
-    let mut stream = ground.connection(Role::Egress);
+    let mut stream = ground.connection(Made::ForEgress);
     let mut say = |ask: Ask| {
         frame::write(&mut stream, &ask.encode()).unwrap();
         Reply::decode(&frame::read(&mut stream).unwrap().unwrap()).unwrap()
     };
-    say(Ask::Hello { version: 1, role: Role::Egress });
+    say(Ask::Hello { version: VERSION, role: Role::Egress { pass: None } });
     let reply = say(Ask::Sign { id: 1, sandbox: label("gateway"), name: name("KEPT"), message: b"x".to_vec() });
     assert!(matches!(reply, Reply::Refused { why: Refusal::Role, .. }), "{reply:?}");
 }
@@ -195,28 +216,72 @@ fn who_owns_a_sandbox_has_messages_signed_and_never_sees_the_key() {
 #[test]
 fn roles_are_kept_apart() {
     let ground = ground(Vec::new());
-    ground.owner().register(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
-    let mut stream = ground.connection(Role::Owner);
+    ground.owner().give(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+    let mut stream = ground.caller();
     let mut say = |ask: Ask| {
         frame::write(&mut stream, &ask.encode()).unwrap();
         Reply::decode(&frame::read(&mut stream).unwrap().unwrap()).unwrap()
     };
-    say(Ask::Hello { version: 1, role: Role::Owner });
+    say(Ask::Hello { version: VERSION, role: Role::Owner { key: None } });
     let reply = say(Ask::Value { id: 1, sandbox: label("box"), name: name("KEPT") });
     assert!(matches!(reply, Reply::Refused { why: Refusal::Role, .. }), "{reply:?}");
     // A connection that was made for one role cannot be used as another.
-    let refused = Lookup::connect(ground.connection(Role::Owner));
+    let refused = Lookup::connect(ground.connection(Made::ForOwner), None);
     assert!(matches!(refused, Err(ClientError::Gone(_))), "{refused:?}");
+}
+
+#[test]
+fn over_the_socket_a_ticket_and_a_pass_are_needed() {
+    let ground = ground(Vec::new());
+    let mut owner = ground.owner();
+    let given = owner.register(&label("one"), "git.log", vec![wish("KEPT@a.com", None)]).unwrap();
+    owner.register(&label("two"), "git.log", vec![wish("KEPT@a.com", None)]).unwrap();
+    // Whoever comes over the socket says for which sandbox, and has its pass.
+    for pass in [None, Some([0; 16])] {
+        assert!(matches!(Lookup::connect(ground.caller(), pass), Err(ClientError::Gone(_))));
+    }
+    let lookup = Lookup::connect(ground.caller(), Some(given.pass)).unwrap();
+    assert_eq!(*block_on(lookup.value(&label("one"), &name("KEPT"))).unwrap(), value(VALUE));
+    assert_eq!(refusal(block_on(lookup.value(&label("two"), &name("KEPT")))).0, Refusal::Sandbox);
+    assert_eq!(refusal(block_on(lookup.spend(&label("two"), &name("KEPT"), 1))).0, Refusal::Sandbox);
+    // Nobody else's tickets are taken, and nobody else says whose are.
+    let mut stranger = Owner::join(ground.caller(), Arc::new(Signer::new().unwrap())).unwrap();
+    assert_eq!(refusal(stranger.give(&label("three"), vec![wish("KEPT@a.com", None)])).0, Refusal::Role);
+    assert!(matches!(Owner::connect(ground.caller()), Err(ClientError::Gone(_))));
+    assert!(matches!(Owner::connect(ground.connection(Made::ForOwner)), Err(ClientError::Gone(_))));
+    // A ticket is for one sandbox, once.
+    let wishes = || vec![wish("KEPT@a.com", None)];
+    let ticket = owner.signer().ticket(&label("four"), "git.log", &wishes(), SystemTime::now()).unwrap();
+    assert_eq!(refusal(owner.present(&label("five"), "git.log", ticket, wishes())).0, Refusal::Role);
+    assert_eq!(refusal(owner.present(&label("four"), "git.push", ticket, wishes())).0, Refusal::Role);
+    owner.present(&label("four"), "git.log", ticket, wishes()).unwrap();
+    owner.release(&label("four")).unwrap();
+    assert_eq!(refusal(owner.present(&label("four"), "git.log", ticket, wishes())).0, Refusal::Role, "used");
+}
+
+#[test]
+fn what_is_given_out_in_a_minute_is_bounded() {
+    let limited = SecretSetting { max_per_minute: Some(2), ..setting("KEPT", SecretSource::Store) };
+    let ground = ground(vec![limited]);
+    let (mut owner, lookup) = (ground.owner(), ground.lookup());
+    for sandbox in ["one", "two"] {
+        owner.give(&label(sandbox), vec![wish("KEPT@a.com", None)]).unwrap();
+    }
+    for sandbox in ["one", "two"] {
+        block_on(lookup.value(&label(sandbox), &name("KEPT"))).unwrap();
+    }
+    let (why, said) = refusal(block_on(lookup.value(&label("one"), &name("KEPT"))));
+    assert!(why == Refusal::UsedUp && said.contains("maxPerMinute"), "{said}");
 }
 
 #[test]
 fn what_is_no_conversation_is_closed() {
     let ground = ground(Vec::new());
-    let hello = Ask::Hello { version: 1, role: Role::Egress }.encode();
+    let hello = Ask::Hello { version: VERSION, role: Role::Egress { pass: None } }.encode();
     for bodies in
         [vec![&b"nonsense"[..]], vec![&[4, 0][..]], vec![b""], vec![&hello, &hello], vec![&hello, b"\xff"], vec![&[1, 0, 9, 1][..]]]
     {
-        let mut stream = ground.connection(Role::Egress);
+        let mut stream = ground.connection(Made::ForEgress);
         for body in &bodies {
             // The other end may have closed before the last one.
             let _ = frame::write(&mut stream, body);
@@ -236,7 +301,7 @@ fn budgets_are_counted_per_sandbox() {
     let (mut owner, lookup) = (ground.owner(), ground.lookup());
     for sandbox in ["one", "two"] {
         let wishes = ["USES@a.com", "BYTES@a.com", "TIME@a.com"].map(|text| wish(text, Some("the-callers-own-value")));
-        owner.register(&label(sandbox), wishes.into()).unwrap();
+        owner.give(&label(sandbox), wishes.into()).unwrap();
         for _ in 0..3 {
             block_on(lookup.value(&label(sandbox), &name("USES"))).unwrap();
         }
@@ -259,11 +324,11 @@ fn the_settings_bound_the_hosts() {
     let ground = ground(vec![bounded]);
     let mut owner = ground.owner();
     for good in ["KEPT@api.a.com", "KEPT@x.b.com,api.a.com:443", "KEPT@*.b.com"] {
-        owner.register(&label("good"), vec![wish(good, None)]).unwrap();
+        owner.give(&label("good"), vec![wish(good, None)]).unwrap();
         owner.release(&label("good")).unwrap();
     }
     for bad in ["KEPT@a.com", "KEPT@api.a.com,evil.com", "KEPT@*.com", "KEPT@*.a.com", "KEPT@api.a.com:8443"] {
-        let (why, said) = refusal(owner.register(&label("bad"), vec![wish(bad, None)]));
+        let (why, said) = refusal(owner.give(&label("bad"), vec![wish(bad, None)]));
         assert!(why == Refusal::NotBound && said.contains("secrets.KEPT.hosts"), "{bad}: {said}");
     }
 }
@@ -279,7 +344,7 @@ fn many_askers_start_one_program() {
     );
     let ground = ground(vec![setting("PRINTED", sh(script))]);
     let mut owner = ground.owner();
-    owner.register(&label("box"), vec![wish("PRINTED@a.com", None)]).unwrap();
+    owner.give(&label("box"), vec![wish("PRINTED@a.com", None)]).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
     let lookup = ground.lookup();
     std::thread::scope(|scope| {
@@ -297,12 +362,12 @@ fn everybody_is_told_when_the_broker_goes() {
     let (go, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         frame::read(&mut theirs).unwrap();
-        frame::write(&mut theirs, &Reply::Welcome { version: 1 }.encode()).unwrap();
+        frame::write(&mut theirs, &Reply::Welcome { version: VERSION }.encode()).unwrap();
         // Takes the question and dies.
         frame::read(&mut theirs).unwrap();
         let _ = wait.recv();
     });
-    let lookup = Lookup::connect(ours).unwrap();
+    let lookup = Lookup::connect(ours, None).unwrap();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| block_on(lookup.value(&label("box"), &name("A"))));
         drop(go);
@@ -311,10 +376,10 @@ fn everybody_is_told_when_the_broker_goes() {
     assert!(matches!(block_on(lookup.value(&label("box"), &name("A"))), Err(ClientError::Gone(_))));
 }
 
-/// Connects, says hello as egress, and prints how many bytes of an answer came.
+/// Connects, says hello as an owner, and prints how many bytes of an answer came.
 const CALLER: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\1\\2'); print(len(s.recv(99)))
+try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\2\\1'); print(len(s.recv(99)))
 except (BrokenPipeError, ConnectionResetError): print(0)";
 
 #[test]

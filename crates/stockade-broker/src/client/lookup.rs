@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use super::owner::unfit;
 use super::waiting::{Arrival, Waiting};
 use super::{ClientError, introduce};
-use crate::broker::{Keep, SandboxLabel};
+use crate::broker::{Keep, Pass, SandboxLabel};
 use crate::budget::Bytes;
 use crate::shared::lock;
 use crate::talk::frame;
@@ -58,10 +58,12 @@ struct Questions {
 
 impl Lookup {
     /// Begins the conversation; blocks for the welcome. Answers are read in a thread of its own.
-    pub fn connect(stream: UnixStream) -> Result<Self, ClientError> {
+    ///
+    /// Over a socket that others can reach, `pass` says for which sandbox.
+    pub fn connect(stream: UnixStream, pass: Option<Pass>) -> Result<Self, ClientError> {
         let gone = |error: std::io::Error| ClientError::Gone(error.to_string());
         let mut stream = stream;
-        introduce(&mut stream, Role::Egress)?;
+        introduce(&mut stream, Role::Egress { pass })?;
         let (mut reader, writer) = (stream.try_clone().map_err(gone)?, stream.try_clone().map_err(gone)?);
         let shared = Arc::new(Shared { writer: Mutex::new(writer), questions: Mutex::default(), held: RwLock::default() });
         let for_reader = Arc::clone(&shared);

@@ -1,14 +1,17 @@
 //! Who starts sandboxes: gives each its secrets and gets placeholders. Sees no value. Blocks.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::{ClientError, introduce};
 use crate::SecretName;
-use crate::broker::{Bound, SandboxLabel, Wish};
+use crate::broker::{Bound, Registered, SandboxLabel, Wish};
 use crate::placeholder::Placeholder;
 use crate::sign::SIGNATURE;
 use crate::talk::frame;
 use crate::talk::message::{Ask, Extent, Reply, Role};
+use crate::ticket::{MAX_PURPOSE, Signer, Ticket};
 
 /// Bytes that are redacted at once: twice the longest form of a value, and what comes back still fits a message.
 const MOST_AT_ONCE: usize = 96 << 10;
@@ -22,30 +25,64 @@ pub type Clean = Vec<Option<Vec<u8>>>;
 #[derive(Debug)]
 pub struct Owner {
     stream: UnixStream,
+    signer: Arc<Signer>,
     next: u32,
 }
 
 impl Owner {
-    /// Begins the conversation.
+    /// Begins the conversation with a broker that this process started: its tickets, and nobody else's, are taken from now on.
     pub fn connect(stream: UnixStream) -> Result<Self, ClientError> {
+        let signer = Arc::new(Signer::new().map_err(|error| ClientError::Gone(error.to_string()))?);
+        let role = Role::Owner { key: Some(signer.public()) };
+        Self::introduced(stream, role, signer)
+    }
+
+    /// Begins another conversation with the same broker, over its socket.
+    pub fn join(stream: UnixStream, signer: Arc<Signer>) -> Result<Self, ClientError> {
+        Self::introduced(stream, Role::Owner { key: None }, signer)
+    }
+
+    /// What its tickets are signed with.
+    pub fn signer(&self) -> Arc<Signer> {
+        Arc::clone(&self.signer)
+    }
+
+    fn introduced(stream: UnixStream, role: Role, signer: Arc<Signer>) -> Result<Self, ClientError> {
         let mut stream = stream;
-        introduce(&mut stream, Role::Owner)?;
-        Ok(Self { stream, next: 0 })
+        introduce(&mut stream, role)?;
+        Ok(Self { stream, signer, next: 0 })
     }
 
     /// Gives a sandbox its secrets: each must have a value now. All or none. May take as long as a command of the settings does.
-    pub fn register(&mut self, sandbox: &SandboxLabel, wishes: Vec<Wish>) -> Result<Vec<Bound>, ClientError> {
+    /// The call, and all that is asked for, is signed here.
+    pub fn register(&mut self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, ClientError> {
+        let mut purpose = purpose.to_owned();
+        purpose.truncate(purpose.floor_char_boundary(MAX_PURPOSE));
+        let ticket = self.signer.ticket(sandbox, &purpose, &wishes, SystemTime::now());
+        let ticket = ticket.map_err(|error| ClientError::Gone(error.to_string()))?;
+        self.present(sandbox, &purpose, ticket, wishes)
+    }
+
+    /// As [`Self::register`], with a ticket that was signed elsewhere.
+    pub fn present(
+        &mut self,
+        sandbox: &SandboxLabel,
+        purpose: &str,
+        ticket: Ticket,
+        wishes: Vec<Wish>,
+    ) -> Result<Registered, ClientError> {
         let bindings: Vec<_> = wishes.iter().map(|wish| wish.binding.clone()).collect();
-        match self.ask(|id| Ask::Register { id, sandbox: sandbox.clone(), wishes })? {
-            Reply::Registered { placeholders, .. } if placeholders.len() == bindings.len() => {
-                let placeholders = placeholders.into_iter().map(Placeholder::from_wire);
-                Ok(bindings.into_iter().zip(placeholders).map(|(binding, placeholder)| Bound { binding, placeholder }).collect())
+        match self.ask(|id| Ask::Register { id, sandbox: sandbox.clone(), purpose: purpose.to_owned(), ticket, wishes })? {
+            Reply::Registered { pass, placeholders, .. } if placeholders.len() == bindings.len() => {
+                let placeholders = placeholders.into_iter().map(|(text, fact)| (Placeholder::from_wire(text), fact));
+                let bound = bindings.into_iter().zip(placeholders).map(|(binding, (placeholder, fact))| Bound { binding, placeholder, fact });
+                Ok(Registered { bound: bound.collect(), pass })
             }
             other => Err(unfit(other)),
         }
     }
 
-    /// Forgets a sandbox.
+    /// Forgets a sandbox, and gives back what was minted for it alone; fails where that could not be.
     pub fn release(&mut self, sandbox: &SandboxLabel) -> Result<(), ClientError> {
         match self.ask(|id| Ask::Release { id, sandbox: sandbox.clone() })? {
             Reply::Done { .. } => Ok(()),

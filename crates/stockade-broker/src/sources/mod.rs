@@ -1,4 +1,4 @@
-//! Where a value comes from: the store, the caller's variable, a file, or what a program prints.
+//! Where a value comes from: the store, the caller's variable, a file, what a program prints, or a provider (see [`crate::mint`]).
 //!
 //! Without a setting for a secret: the store, else the caller's variable of that name. With one: that source alone. Nothing is guessed, and a
 //! source that fails is a failure, never a step to the next one.
@@ -11,12 +11,15 @@ mod slot;
 mod tests;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use stockade_core::escape::escape_bytes;
 use stockade_store::settings::SecretSource;
 
+use crate::mint::{self, Asking, MintError, Minted, Revoke};
 use crate::store::{Store, StoreError};
 use crate::{BadSecretValue, SecretName, SecretValue};
 pub(crate) use slot::Slot;
@@ -29,17 +32,41 @@ const FRESH_COMMAND: Duration = Duration::from_mins(5);
 const AHEAD: Duration = Duration::from_mins(1);
 
 /// A value and for how long it is good.
-#[derive(Debug)]
 pub struct Lease {
     /// The value.
     pub value: SecretValue,
+    /// Parts of it that must not be written down either.
+    pub parts: Vec<SecretValue>,
+    /// What a placeholder is to look like, where that is not the value itself.
+    pub face: Option<SecretValue>,
+    /// Whom it speaks for and what it is good for, where a provider minted it.
+    pub scope: Option<String>,
     /// After this it is worthless.
     pub expires: Option<SystemTime>,
     /// After this it is asked for again.
     pub fresh_until: SystemTime,
+    /// Gives it back.
+    pub(crate) revoke: Mutex<Option<Revoke>>,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("expires", &self.expires).field("scope", &self.scope).finish_non_exhaustive()
+    }
 }
 
 impl Lease {
+    /// What a placeholder is to look like.
+    pub(crate) fn face(&self) -> &SecretValue {
+        self.face.as_ref().unwrap_or(&self.value)
+    }
+
+    /// Of what a provider gave.
+    fn minted(minted: Minted, now: SystemTime) -> Self {
+        let Minted { value, parts, face, expires, scope, revoke } = minted;
+        Self { parts, face, scope: Some(scope), revoke: Mutex::new(revoke), ..Self::new(value, expires, now, FRESH_COMMAND) }
+    }
+
     /// Whether it may still be used at all.
     pub(crate) fn is_usable(&self, now: SystemTime) -> bool {
         now < self.expires.unwrap_or(self.fresh_until)
@@ -55,7 +82,7 @@ impl Lease {
             let left = end.duration_since(now).unwrap_or_default();
             now + left.saturating_sub(AHEAD.min(left / 5))
         });
-        Self { value, expires, fresh_until }
+        Self { value, parts: Vec::new(), face: None, scope: None, expires, fresh_until, revoke: Mutex::new(None) }
     }
 }
 
@@ -130,6 +157,17 @@ pub enum SourceError {
         #[source]
         source: BadSecretValue,
     },
+    /// A provider gave none.
+    #[error("`{adapter}` gave no value for the secret `{name}`")]
+    Mint {
+        /// Which secret.
+        name: SecretName,
+        /// Which provider.
+        adapter: &'static str,
+        /// At which step, and why.
+        #[source]
+        source: MintError,
+    },
     /// It is over.
     #[error("the value of the secret `{0}` is past its end already")]
     Expired(SecretName),
@@ -145,6 +183,9 @@ impl SourceError {
             Self::FileRefused { path, .. } => Some(format!("chmod go-w '{}'", shown(path))),
             Self::Command { .. } => Some("run the command by hand to see what it says".to_owned()),
             Self::Value { name, .. } => Some(format!("see where it comes from: stockade secret list; or stockade secret set {name}")),
+            Self::Mint { name, source, .. } => {
+                Some(source.hint.clone().unwrap_or_else(|| format!("see what `secrets.{name}` says: stockade config get secrets")))
+            }
             Self::File { .. } | Self::Expired(_) => None,
         }
     }
@@ -154,9 +195,9 @@ impl SourceError {
 pub(crate) fn fetch(
     name: &SecretName,
     source: Option<&SecretSource>,
-    around: &Surroundings,
-    now: SystemTime,
+    asking: &Asking<'_>,
 ) -> Result<Option<Lease>, SourceError> {
+    let (around, now) = (asking.around, asking.now);
     match source {
         None => Ok(around.store.get(name)?.map(|value| Lease::new(value, None, now, FRESH))),
         Some(SecretSource::Store) => match around.store.get(name)? {
@@ -169,6 +210,14 @@ pub(crate) fn fetch(
         Some(SecretSource::Command { argv }) => {
             let printed = command::run(argv, around).map_err(|why| SourceError::Command { name: name.clone(), why: why.to_string() })?;
             output::read(name, printed, now).map(|(value, expires)| Some(Lease::new(value, expires, now, FRESH_COMMAND)))
+        }
+        Some(SecretSource::Provider(provider)) => {
+            let failed = |source| SourceError::Mint { name: name.clone(), adapter: provider.word(), source };
+            let minted = mint::mint(provider, asking).map_err(failed)?;
+            if minted.expires.is_some_and(|end| end <= now) {
+                return Err(SourceError::Expired(name.clone()));
+            }
+            Ok(Some(Lease::minted(minted, now)))
         }
     }
 }

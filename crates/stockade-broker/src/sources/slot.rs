@@ -25,6 +25,8 @@ type Said = Option<Arc<Lease>>;
 /// A source's latest value.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
+    /// Every value that can be given back and was not asked for again yet.
+    earlier: Mutex<Vec<Arc<Lease>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -42,6 +44,12 @@ struct State {
 }
 
 impl Slot {
+    /// Every value that it had and that can be given back.
+    pub(crate) fn all(&self) -> Vec<Arc<Lease>> {
+        let latest = lock(&self.state).latest.take();
+        lock(&self.earlier).drain(..).chain(latest).collect()
+    }
+
     /// A fresh value if one is at hand.
     pub(crate) fn ready(&self, now: SystemTime) -> Said {
         lock(&self.state).latest.clone().filter(|lease| lease.is_fresh(now))
@@ -97,7 +105,9 @@ impl Turn<'_> {
         match said {
             Ok(Some(lease)) => {
                 let lease = Arc::new(lease);
-                state.latest = Some(Arc::clone(&lease));
+                if let Some(earlier) = state.latest.replace(Arc::clone(&lease)).filter(|earlier| lock(&earlier.revoke).is_some()) {
+                    lock(&self.slot.earlier).push(earlier);
+                }
                 state.retry = None;
                 Ok(Some(lease))
             }

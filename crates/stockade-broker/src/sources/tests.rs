@@ -34,6 +34,11 @@ fn sh(script: &str) -> SecretSource {
     SecretSource::Command { argv: ["sh", "-c", script].map(str::to_owned).to_vec() }
 }
 
+fn fetch_of(source: Option<&SecretSource>, around: &Surroundings) -> Result<Option<Lease>, SourceError> {
+    let (sandbox, look_up) = ("one".parse().unwrap(), |name: &SecretName| Err(MintError::new("secrets", name.to_string())));
+    fetch(&name(), source, &Asking::new(&sandbox, "test", SystemTime::now(), around, &look_up))
+}
+
 impl Ground {
     fn fetch(&self, source: &SecretSource) -> Result<SecretValue, String> {
         let told = |error: SourceError| {
@@ -41,17 +46,17 @@ impl Ground {
             assert!(!text.contains("some-length"), "{text}");
             text
         };
-        fetch(&name(), Some(source), &self.around, SystemTime::now()).map(|lease| lease.unwrap().value).map_err(told)
+        fetch_of(Some(source), &self.around).map(|lease| lease.unwrap().value).map_err(told)
     }
 }
 
 #[test]
 fn the_store_is_asked_with_and_without_a_setting() {
     let ground = ground();
-    assert!(fetch(&name(), None, &ground.around, SystemTime::now()).unwrap().is_none());
+    assert!(fetch_of(None, &ground.around).unwrap().is_none());
     assert!(ground.fetch(&SecretSource::Store).unwrap_err().contains("stockade secret set TOKEN"));
     ground.around.store.set(&name(), &value(), SystemTime::now()).unwrap();
-    assert_eq!(fetch(&name(), None, &ground.around, SystemTime::now()).unwrap().unwrap().value, value());
+    assert_eq!(fetch_of(None, &ground.around).unwrap().unwrap().value, value());
     assert_eq!(ground.fetch(&SecretSource::Store), Ok(value()));
 }
 

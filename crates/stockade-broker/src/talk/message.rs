@@ -2,14 +2,16 @@
 
 use std::time::SystemTime;
 
+use stockade_core::credential::Class;
 use zeroize::Zeroizing;
 
 use super::codec::{Reader, Writer};
 use super::frame::FrameError;
 use crate::binding::{MAX_HOSTS, SecretBinding};
-use crate::broker::{Keep, MAX_SECRETS, SandboxLabel, Wish};
+use crate::broker::{Fact, Keep, MAX_SECRETS, Pass, SandboxLabel, Wish};
 use crate::budget::Bytes;
 use crate::sign::{MAX_MESSAGE, SIGNATURE};
+use crate::ticket::{KEY, MAX_PURPOSE, Ticket};
 use crate::{HostPattern, SecretName, SecretValue};
 
 /// The longest placeholder or message to a person.
@@ -18,10 +20,16 @@ const MAX_TEXT: usize = stockade_core::secret::MAX_VALUE;
 /// What the other end is to the broker. Fixed for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Registers sandboxes and gets placeholders; never a value.
-    Owner,
+    /// Registers sandboxes and gets placeholders; never a value. The first says whose tickets are taken.
+    Owner {
+        /// With which key tickets are checked; only over the connection that the broker was started with.
+        key: Option<[u8; KEY]>,
+    },
     /// Gets values of registered sandboxes.
-    Egress,
+    Egress {
+        /// Of one sandbox, where the connection came over a socket that others can reach.
+        pass: Option<Pass>,
+    },
 }
 
 /// Whether the last of some pieces is a whole, or the beginning of something longer.
@@ -49,6 +57,10 @@ pub enum Ask {
         id: u32,
         /// Which sandbox.
         sandbox: SandboxLabel,
+        /// What the call is.
+        purpose: String,
+        /// What the gateway signed for it.
+        ticket: Ticket,
         /// What it is to have.
         wishes: Vec<Wish>,
     },
@@ -115,8 +127,10 @@ pub enum Reply {
     Registered {
         /// Of the question.
         id: u32,
-        /// The placeholders.
-        placeholders: Vec<String>,
+        /// For whoever asks for the values.
+        pass: Pass,
+        /// The placeholders, and what receipts say of each.
+        placeholders: Vec<(String, Fact)>,
     },
     /// To `Value`.
     Value {
@@ -192,14 +206,19 @@ impl Ask {
     /// The body of a frame.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         match self {
-            Self::Hello { version, role } => Writer::new(1, 0).short(*version).byte(match role {
-                Role::Owner => 1,
-                Role::Egress => 2,
-            }),
-            Self::Register { id, sandbox, wishes } => {
+            Self::Hello { version, role } => {
+                let head = Writer::new(1, 0).short(*version);
+                match role {
+                    Role::Owner { key: None } => head.byte(1),
+                    Role::Owner { key: Some(key) } => head.byte(2).bytes(key),
+                    Role::Egress { pass: None } => head.byte(3),
+                    Role::Egress { pass: Some(pass) } => head.byte(4).bytes(pass),
+                }
+            }
+            Self::Register { id, sandbox, purpose, ticket, wishes } => {
                 let room = wishes.iter().map(room_of).sum();
-                let head = Writer::new(2, room).word(*id).bytes(sandbox.as_str().as_bytes()).short(wishes.len() as u16);
-                wishes.iter().fold(head, write_wish)
+                let head = Writer::new(2, room).word(*id).bytes(sandbox.as_str().as_bytes()).bytes(purpose.as_bytes());
+                wishes.iter().fold(head.bytes(&ticket.0).short(wishes.len() as u16), write_wish)
             }
             Self::Release { id, sandbox } => Writer::new(3, 0).word(*id).bytes(sandbox.as_str().as_bytes()),
             Self::Redact { id, sandbox, extent, pieces } => {
@@ -232,20 +251,26 @@ impl Ask {
             1 => {
                 let version = reader.short()?;
                 let role = match reader.byte()? {
-                    1 => Role::Owner,
-                    2 => Role::Egress,
+                    1 => Role::Owner { key: None },
+                    2 => Role::Owner { key: Some(exactly(&mut reader)?) },
+                    3 => Role::Egress { pass: None },
+                    4 => Role::Egress { pass: Some(exactly(&mut reader)?) },
                     _ => return Err(FrameError::Malformed("an unknown role")),
                 };
                 Self::Hello { version, role }
             }
             2 => {
                 let (id, sandbox) = (reader.word()?, label(&mut reader)?);
+                let (purpose, ticket) = (reader.text()?.to_owned(), Ticket(exactly(&mut reader)?));
                 let count = usize::from(reader.short()?);
                 if count > MAX_SECRETS {
                     return Err(FrameError::Malformed("more secrets than a sandbox may have"));
                 }
+                if purpose.len() > MAX_PURPOSE {
+                    return Err(FrameError::Malformed("more words than a call has"));
+                }
                 let wishes = (0..count).map(|_| read_wish(&mut reader)).collect::<Result<_, _>>()?;
-                Self::Register { id, sandbox, wishes }
+                Self::Register { id, sandbox, purpose, ticket, wishes }
             }
             3 => Self::Release { id: reader.word()?, sandbox: label(&mut reader)? },
             4 => Self::Value { id: reader.word()?, sandbox: label(&mut reader)?, name: name(&mut reader)? },
@@ -281,9 +306,12 @@ impl Reply {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         match self {
             Self::Welcome { version } => Writer::new(1, 0).short(*version),
-            Self::Registered { id, placeholders } => {
-                let head = Writer::new(2, 0).word(*id).short(placeholders.len() as u16);
-                placeholders.iter().fold(head, |writer, placeholder| writer.bytes(placeholder.as_bytes()))
+            Self::Registered { id, pass, placeholders } => {
+                let head = Writer::new(2, 0).word(*id).bytes(pass).short(placeholders.len() as u16);
+                placeholders.iter().fold(head, |writer, (placeholder, fact)| {
+                    let writer = writer.bytes(placeholder.as_bytes()).bytes(fact.adapter.as_bytes());
+                    writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires)
+                })
             }
             Self::Value { id, value, expires, fresh_until, keep, bytes } => {
                 let keep = match keep {
@@ -324,13 +352,14 @@ impl Reply {
         let reply = match reader.byte()? {
             1 => Self::Welcome { version: reader.short()? },
             2 => {
-                let id = reader.word()?;
+                let (id, pass) = (reader.word()?, exactly(&mut reader)?);
                 let count = usize::from(reader.short()?);
                 if count > MAX_SECRETS {
                     return Err(FrameError::Malformed("more placeholders than a sandbox may have"));
                 }
-                let placeholders = (0..count).map(|_| placeholder(&mut reader)).collect::<Result<_, _>>()?;
-                Self::Registered { id, placeholders }
+                let one = |reader: &mut Reader<'_>| Ok((placeholder(reader)?, fact(reader)?));
+                let placeholders = (0..count).map(|_| one(&mut reader)).collect::<Result<_, FrameError>>()?;
+                Self::Registered { id, pass, placeholders }
             }
             3 => Self::Value {
                 id: reader.word()?,
@@ -403,6 +432,10 @@ fn write_wish(writer: Writer, wish: &Wish) -> Writer {
     let hosts = wish.binding.hosts();
     let writer = writer.bytes(wish.binding.name().as_str().as_bytes()).short(hosts.len() as u16);
     let writer = hosts.iter().fold(writer, |writer, host| writer.bytes(host.to_string().as_bytes()));
+    let writer = writer.byte(match wish.class {
+        Class::ProxyOnly => 1,
+        Class::Reference => 2,
+    });
     match &wish.caller {
         None => writer.byte(0),
         Some(value) => writer.byte(1).bytes(value.expose()),
@@ -418,12 +451,26 @@ fn read_wish(reader: &mut Reader<'_>) -> Result<Wish, FrameError> {
     let host = |reader: &mut Reader<'_>| HostPattern::parse(reader.text()?).map_err(|_| FrameError::Malformed("a host that is none"));
     let hosts = (0..count).map(|_| host(reader)).collect::<Result<Vec<_>, _>>()?;
     let binding = SecretBinding::new(name, hosts).map_err(|_| FrameError::Malformed("a secret without hosts"))?;
+    let class = match reader.byte()? {
+        1 => Class::ProxyOnly,
+        2 => Class::Reference,
+        _ => return Err(FrameError::Malformed("an unknown class of delivery")),
+    };
     let caller = match reader.byte()? {
         0 => None,
         1 => Some(SecretValue::new(reader.bytes()?.to_vec()).map_err(|_| FrameError::Malformed("a value that is none"))?),
         _ => return Err(FrameError::Malformed("neither a value nor none")),
     };
-    Ok(Wish { binding, caller })
+    Ok(Wish { binding, caller, class })
+}
+
+fn exactly<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], FrameError> {
+    reader.bytes()?.try_into().map_err(|_| FrameError::Malformed("a field of another length"))
+}
+
+fn fact(reader: &mut Reader<'_>) -> Result<Fact, FrameError> {
+    let (adapter, scope) = (text(reader)?, text(reader)?);
+    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires: reader.time()? })
 }
 
 fn label(reader: &mut Reader<'_>) -> Result<SandboxLabel, FrameError> {
@@ -457,12 +504,14 @@ mod tests {
 
     fn asks() -> Vec<Ask> {
         let (sandbox, name): (SandboxLabel, SecretName) = ("0123456789abcdef".parse().unwrap(), "TOKEN".parse().unwrap());
-        let wish = |text: &str, caller| Wish { binding: text.parse().unwrap(), caller };
+        let wish = |text: &str, caller| Wish { binding: text.parse().unwrap(), caller, class: Class::Reference };
         let wishes = vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)];
         vec![
-            Ask::Hello { version: 1, role: Role::Owner },
-            Ask::Hello { version: 9, role: Role::Egress },
-            Ask::Register { id: 7, sandbox: sandbox.clone(), wishes },
+            Ask::Hello { version: 1, role: Role::Owner { key: None } },
+            Ask::Hello { version: 1, role: Role::Owner { key: Some([7; KEY]) } },
+            Ask::Hello { version: 9, role: Role::Egress { pass: None } },
+            Ask::Hello { version: 9, role: Role::Egress { pass: Some([8; 16]) } },
+            Ask::Register { id: 7, sandbox: sandbox.clone(), purpose: "git.log".into(), ticket: Ticket([3; crate::ticket::TICKET]), wishes },
             Ask::Release { id: 8, sandbox: sandbox.clone() },
             Ask::Redact {
                 id: 11,
@@ -481,7 +530,14 @@ mod tests {
         let given = |expires, keep| Reply::Value { id: 3, value: value(), expires, fresh_until: at, keep, bytes: Bytes::Counted };
         vec![
             Reply::Welcome { version: 1 },
-            Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
+            Reply::Registered {
+                id: 1,
+                pass: [5; 16],
+                placeholders: vec![
+                    ("x".repeat(16), Fact { adapter: "secret".into(), scope: None, expires: None }),
+                    ("y".repeat(40), Fact { adapter: "aws".into(), scope: Some("arn".into()), expires: Some(at) }),
+                ],
+            },
             given(None, Keep::UntilStale),
             given(Some(at), Keep::Once),
             Reply::Redacted {

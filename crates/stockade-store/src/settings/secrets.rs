@@ -230,7 +230,7 @@ impl SecretSource {
 }
 
 /// Checks the whole setting.
-pub(super) fn from_json(entries: &Map<String, Json>) -> Result<Vec<SecretSetting>, BadValue> {
+pub fn from_json(entries: &Map<String, Json>) -> Result<Vec<SecretSetting>, BadValue> {
     if entries.len() > MAX_SECRETS {
         return Err(BadValue::Content { problem: format!("it has {} secrets; {MAX_SECRETS} is the most", entries.len()) });
     }
