@@ -348,7 +348,9 @@ impl Broker {
             values.remember_all(lease);
             let adapter = match self.setting(&name).map(|setting| &setting.source) {
                 Some(SecretSource::Provider(provider)) => provider.word(),
-                Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => "secret",
+                Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => {
+                    "secret"
+                }
             };
             let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires };
             let slot = self.slot_of(sandbox, &wish);
@@ -401,9 +403,8 @@ impl Broker {
     /// The value of a sandbox's secret; counts a use. May go to the source, and wait for it.
     pub fn value(&self, sandbox: &SandboxLabel, name: &SecretName) -> Result<Answer, BrokerError> {
         let purpose = self.purpose(sandbox)?;
-        let (caller, slot) = self.entry(sandbox, name, |entry| {
-            entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone()))
-        })?;
+        let (caller, slot) =
+            self.entry(sandbox, name, |entry| entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone())))?;
         let lease = self.fetch(sandbox, &purpose, &slot, caller.as_deref(), 0)?;
         self.answer(sandbox, name, lease)
     }
@@ -494,7 +495,8 @@ impl Broker {
     ) -> Result<T, BrokerError> {
         let mut sandboxes = lock(&self.sandboxes);
         let registration = sandboxes.get_mut(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
-        let entry = registration.entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
+        let entry =
+            registration.entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
         act(entry).map_err(|why| BrokerError::UsedUp { name: name.clone(), why })
     }
 

@@ -31,9 +31,9 @@ pub mod sign;
 pub mod sources;
 pub mod store;
 pub mod talk;
-pub mod ticket;
 #[cfg(test)]
 mod tests;
+pub mod ticket;
 
 pub use mint::MintError;
 pub use stockade_core::host::HostPattern;

@@ -72,8 +72,12 @@ fn read(reader: &mut impl std::io::BufRead) -> Option<Asked> {
     }
     let mut first = lines.first()?.split(' ');
     let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
-    let headers: Vec<(String, String)> =
-        lines.iter().skip(1).filter_map(|line| line.split_once(": ")).map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+    let headers: Vec<(String, String)> = lines
+        .iter()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
     let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| value.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
@@ -81,10 +85,7 @@ fn read(reader: &mut impl std::io::BufRead) -> Option<Asked> {
 }
 
 /// Asks a provider with these secrets.
-pub(crate) fn ask(
-    provider: &serde_json::Value,
-    secrets: &[(&str, &str)],
-) -> Result<super::Minted, super::MintError> {
+pub(crate) fn ask(provider: &serde_json::Value, secrets: &[(&str, &str)]) -> Result<super::Minted, super::MintError> {
     let written = serde_json::json!({ "T": provider });
     let settings = stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap();
     let stockade_store::settings::SecretSource::Provider(provider) = &settings[0].source else { panic!("no provider") };

@@ -71,7 +71,7 @@ fn serve(owner: &UnixStream) -> Result<(), Failure> {
 }
 
 fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>, owner: &UnixStream) -> Result<Task, Failure> {
-    let Order { sandbox, reach, secrets, authority, logins: places, .. } = order;
+    let Order { sandbox, reach, secrets, authority, logins: places, pass, .. } = order;
     if secrets.len() != reach.secrets.len() {
         return Err(Failure::new(STEP, "not every secret has a placeholder"));
     }
@@ -102,7 +102,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
     let source: Arc<dyn Secrets> = match broker {
         None => Arc::new(NoSecrets),
         Some(stream) => {
-            let lookup = Lookup::connect(UnixStream::from(stream)).map_err(|error| Failure::from_error(STEP, &error))?;
+            let lookup = Lookup::connect(UnixStream::from(stream), pass).map_err(|error| Failure::from_error(STEP, &error))?;
             Arc::new(FromBroker { lookup, logins: places.into_iter().zip(logins).collect(), renewed: Mutex::default() })
         }
     };

@@ -18,6 +18,7 @@ pub(crate) mod order;
 pub(crate) mod outlet;
 pub(crate) mod processes;
 pub(crate) mod record;
+pub(crate) mod standing;
 pub(crate) mod summary;
 pub(crate) mod variables;
 

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use stockade_broker::broker::Pass;
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
@@ -41,6 +42,9 @@ pub(crate) struct Order {
     /// One for each login, in their order.
     #[serde(default)]
     pub(crate) logins: Vec<login::Places>,
+    /// What is said to the broker first, where its socket is not egress's alone.
+    #[serde(default)]
+    pub(crate) pass: Option<Pass>,
 }
 
 /// What stands for a secret, and how much of it there is.
@@ -159,6 +163,7 @@ mod tests {
             authority: "/a".into(),
             roots: Vec::new(),
             logins: Vec::new(),
+            pass: Some([7; 16]),
         };
         send(&owner, &order, &[owner.as_fd(), egress.as_fd()]).unwrap();
         let (got, descriptors) = receive(&egress).unwrap();

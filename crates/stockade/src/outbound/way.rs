@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use stockade_broker::SecretName;
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Bound, SandboxLabel, Wish};
+use stockade_broker::broker::{Bound, Registered, SandboxLabel, Wish};
 use stockade_broker::client::Owner;
+use stockade_core::credential::Class;
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::{Reach, SecretUse};
@@ -145,7 +146,7 @@ fn secrets(
     for (name, host) in wanted {
         let caller = taken.iter().position(|(known, _)| *known == name).and_then(|at| taken.swap_remove(at).1.ok());
         let binding = SecretBinding::new(name, [host]).map_err(|error| Failure::from_error("secret", &error))?;
-        wishes.push(Wish { binding, caller });
+        wishes.push(Wish { binding, caller, class: Class::ProxyOnly });
     }
     let (role, lookup) = processes::broker(context)?;
     let refused = |error: &stockade_broker::client::ClientError| {
@@ -154,7 +155,7 @@ fn secrets(
     };
     let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
     let mut owner = Owner::connect(connection).map_err(|error| refused(&error))?;
-    let mut bound = owner.register(label, wishes).map_err(|error| refused(&error))?;
+    let Registered { mut bound, .. } = owner.register(label, "gateway", wishes).map_err(|error| refused(&error))?;
     // The key is the last, and has no place in any request.
     bound.truncate(usize::from(has_token));
     Ok((Some((role, owner)), Some(lookup).filter(|_| has_token), bound))
@@ -183,6 +184,7 @@ fn egress(
         authority,
         roots: outlet::roots(context),
         logins: Vec::new(),
+        pass: None,
     };
     let [newer, older] = record.files();
     let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
