@@ -227,7 +227,9 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
 fn refused(id: u32, error: &BrokerError) -> Reply {
     let why = match error {
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
-        BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
+        BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
+            Refusal::NotBound
+        }
         BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) => Refusal::NoValue,
         BrokerError::UsedUp { .. } | BrokerError::TooOften { .. } => Refusal::UsedUp,
         BrokerError::Ticket(_) => Refusal::Role,
