@@ -4,9 +4,12 @@
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
 pub(crate) mod http;
+mod jwt;
 pub(crate) mod pem;
 #[cfg(test)]
 pub(crate) mod stand_in;
+mod token;
+mod told;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -133,15 +136,9 @@ impl<'a> Asking<'a> {
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, _asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
-        Provider::Keychain(_)
-        | Provider::Onepassword(_)
-        | Provider::Vault(_)
-        | Provider::Infisical(_)
-        | Provider::Aws(_)
-        | Provider::Gcp(_)
-        | Provider::Kubernetes(_)
-        | Provider::Github(_)
-        | Provider::Oauth(_) => Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word()))),
+        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Gcp(_) => {
+            Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
+        }
     }
 }
 
