@@ -3,6 +3,7 @@
 //! An adapter builds requests, reads answers and nothing else: connections, limits, time and what may be repeated of an answer are [`http`]'s
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
+mod github;
 pub(crate) mod http;
 mod jwt;
 pub(crate) mod pem;
@@ -134,8 +135,9 @@ impl<'a> Asking<'a> {
 }
 
 /// Asks a provider.
-pub(crate) fn mint(provider: &Provider, _asking: &Asking<'_>) -> Result<Minted, MintError> {
+pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Github(github) => github::mint(github, asking),
         Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Gcp(_) => {
             Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
         }
