@@ -6,6 +6,7 @@
 mod github;
 pub(crate) mod http;
 mod jwt;
+mod kubernetes;
 pub(crate) mod pem;
 #[cfg(test)]
 pub(crate) mod stand_in;
@@ -137,6 +138,7 @@ impl<'a> Asking<'a> {
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
         Provider::Github(github) => github::mint(github, asking),
         Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Gcp(_) => {
             Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
