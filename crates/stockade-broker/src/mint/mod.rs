@@ -3,6 +3,7 @@
 //! An adapter builds requests, reads answers and nothing else: connections, limits, time and what may be repeated of an answer are [`http`]'s
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
+mod gcp;
 mod github;
 pub(crate) mod http;
 mod jwt;
@@ -138,9 +139,10 @@ impl<'a> Asking<'a> {
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Gcp(gcp) => gcp::mint(gcp, asking),
         Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
         Provider::Github(github) => github::mint(github, asking),
-        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Gcp(_) => {
+        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Oauth(_) => {
             Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
         }
     }
