@@ -8,6 +8,7 @@ mod github;
 pub(crate) mod http;
 mod jwt;
 mod kubernetes;
+pub(crate) mod oauth;
 pub(crate) mod pem;
 #[cfg(test)]
 pub(crate) mod stand_in;
@@ -142,7 +143,8 @@ pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, M
         Provider::Gcp(gcp) => gcp::mint(gcp, asking),
         Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
         Provider::Github(github) => github::mint(github, asking),
-        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) | Provider::Oauth(_) => {
+        Provider::Oauth(oauth) => oauth::mint(oauth, asking),
+        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) => {
             Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
         }
     }
