@@ -152,6 +152,11 @@ pub(crate) fn below(base: &str, path: &str) -> String {
     format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/'))
 }
 
+/// Whether a request could go there: TLS, or this machine's own loopback.
+pub(crate) fn is_address(url: &str) -> bool {
+    Target::parse(url).is_ok()
+}
+
 /// One segment of a path or a value of a query or form.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

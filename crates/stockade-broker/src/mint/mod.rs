@@ -3,10 +3,17 @@
 //! An adapter builds requests, reads answers and nothing else: connections, limits, time and what may be repeated of an answer are [`http`]'s
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
+mod gcp;
+mod github;
 pub(crate) mod http;
+mod jwt;
+mod kubernetes;
+pub(crate) mod oauth;
 pub(crate) mod pem;
 #[cfg(test)]
 pub(crate) mod stand_in;
+mod token;
+mod told;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -131,17 +138,15 @@ impl<'a> Asking<'a> {
 }
 
 /// Asks a provider.
-pub(crate) fn mint(provider: &Provider, _asking: &Asking<'_>) -> Result<Minted, MintError> {
+pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
-        Provider::Keychain(_)
-        | Provider::Onepassword(_)
-        | Provider::Vault(_)
-        | Provider::Infisical(_)
-        | Provider::Aws(_)
-        | Provider::Gcp(_)
-        | Provider::Kubernetes(_)
-        | Provider::Github(_)
-        | Provider::Oauth(_) => Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word()))),
+        Provider::Gcp(gcp) => gcp::mint(gcp, asking),
+        Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
+        Provider::Github(github) => github::mint(github, asking),
+        Provider::Oauth(oauth) => oauth::mint(oauth, asking),
+        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) => {
+            Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
+        }
     }
 }
 
