@@ -50,6 +50,7 @@ impl Tool {
         let end = match Question::of(self, arguments, secret.as_deref()) {
             Ok(Errand::Ask(question)) => question.told(ask(&question)),
             Ok(Errand::Print(text)) => End { stdout: text.into(), ..End::default() },
+            Err(why) if self == Self::Docker => End { stdout: format!("stockade: {why}\n").into(), code: 1, ..End::default() },
             Err(why) => End { stderr: format!("stockade: {why}\n").into(), code: 1, ..End::default() },
         };
         let printed = io::stdout().write_all(&end.stdout).and_then(|()| io::stdout().flush());
