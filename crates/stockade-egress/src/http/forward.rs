@@ -298,7 +298,10 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     // Objects come in parts and in codings that are their own, and hold nothing of what a request said.
     let is_from_store = signing.as_ref().is_some_and(|(signed, _)| signed.is_for_store()) && bound & !keys == 0;
     let coded = if is_from_store { Coded::AsIs } else { Coded::Decoded };
-    if needles.is_some() && !is_from_store {
+    if is_from_store {
+        // Which service it is the program says: whoever would code an answer only on its way is asked not to.
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    } else if needles.is_some() {
         headers::make_searchable(request.headers_mut());
     } else if is_metered {
         // Nothing decodes the answer then, so it must come as it is.
