@@ -1,6 +1,6 @@
 //! A provider on loopback for tests: answers by a closure, and remembers what it was asked.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 

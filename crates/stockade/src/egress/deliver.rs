@@ -1,4 +1,4 @@
-//! What programs inside see of credentials: variables, files, and the tool that they ask with. Pure: it opens nothing and writes nothing.
+//! What programs inside see of credentials: variables, files, and the tool that they ask with. Pure but for `lay`, which writes the files.
 //!
 //! ```text
 //!  given (name, placeholder, hosts, deliveries) ─▶ delivered ┬ environment, and what goes before PATH
@@ -12,17 +12,21 @@
 mod docker;
 mod git;
 mod kubernetes;
+mod lay;
+mod packages;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use stockade_core::credential::Delivery;
 use stockade_core::host::HostPattern;
 use stockade_core::secret::SecretName;
 use stockade_sandbox::wayout::PLACE;
 
 use crate::failure::Failure;
+pub(crate) use lay::lay_out;
 
 /// Where the desk is, for the tool.
 const DESK: &str = "STOCKADE_DESK";
@@ -69,7 +73,8 @@ pub(crate) struct Account {
 }
 
 /// What the desk answers as.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(crate) enum DeskKind {
     /// Git's credential helper, for this user.
     Git { user: String },
@@ -127,6 +132,9 @@ pub(crate) fn deliver(given: &[Given], counter: Counter<'_>, git_settings: usize
                 Delivery::AwsKeys => making.aws_keys(one)?,
                 Delivery::GcpMetadata => making.gcp_metadata(at, one)?,
                 Delivery::GcpToken => making.gcp_token(one)?,
+                Delivery::Npm => making.npm(one)?,
+                Delivery::Pip => making.pip(one)?,
+                Delivery::Cargo => making.cargo(one)?,
                 Delivery::Ssh => return Err(refused(one, "`ssh` is not in this version")),
             }
         }

@@ -11,7 +11,6 @@
 
 pub(crate) mod authorities;
 pub(crate) mod confine;
-#[allow(dead_code, reason = "the outlet does not deliver yet")]
 pub(crate) mod deliver;
 pub(crate) mod java;
 pub(crate) mod judge;

@@ -17,7 +17,7 @@ use stockade_broker::binding::SecretBinding;
 use stockade_broker::broker::{Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
 use stockade_broker::client::{ClientError, Owner};
 use stockade_broker::{SecretName, SecretValue};
-use stockade_core::credential::Class;
+use stockade_core::credential::{Class, Delivery};
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::{Reach, SecretUse};
@@ -27,9 +27,10 @@ use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::variables::Wiped;
 use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
-use stockade_store::settings::{OnMisuse, Place, SecretSetting, SecretSource, Settings};
+use stockade_store::settings::{OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings};
 
-use super::order::{self, Misuse, Order, Part, Substitute, VERSION, Word};
+use super::deliver::{self, Account, Cluster, Counter, Delivered, Given};
+use super::order::{self, Form, Misuse, Order, Part, Substitute, Trust, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
 use super::{authorities, login, standing, variables};
@@ -42,6 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Ports on which connections are taken from programs that know no proxy, though no pattern names them: what is refused is told so.
 const WEB_PORTS: [u16; 2] = [80, 443];
+/// The longest file of authorities.
+const MAX_AUTHORITIES: u64 = 1 << 20;
 /// What a call is called that is no capability's.
 const USUAL: &str = "run";
 /// Where the certificate authority lives, beneath the state directory.
@@ -176,6 +179,14 @@ impl<'a> Outlet<'a> {
         bound: Vec<Bound>,
     ) -> Result<Opened, Failure> {
         let places = self.context.places()?;
+        let mut ports = self.reach.ports();
+        ports.extend(WEB_PORTS);
+        ports.sort_unstable();
+        ports.dedup();
+        let proxy_port = variables::proxy_port(&ports);
+        let token = token()?;
+        let delivered = self.deliver(&bound, settings, Counter { proxy_port, token: &token })?;
+        let shown = deliver::lay_out(&delivered, &places.state, directory)?;
         let authority = places.state.join(AUTHORITY);
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
         let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
@@ -186,11 +197,13 @@ impl<'a> Outlet<'a> {
             version: VERSION,
             sandbox: id.clone(),
             reach: self.reach.clone(),
-            secrets: bound.iter().map(|bound| substitute(bound, settings)).collect(),
+            secrets: self.reach.secrets.iter().zip(&bound).map(|(secret, bound)| substitute(bound, form(secret), settings)).collect(),
             authority,
             roots: roots(self.context),
             logins: self.reach.logins.iter().map(login::Places::from).collect(),
             pass: lookup.as_ref().and_then(|(_, pass)| *pass),
+            desk: (!delivered.desk.is_empty()).then(|| order::Desk { token: token.clone(), entries: delivered.desk.clone() }),
+            trust: trust(&bound, settings)?,
         };
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
         let logins = self.reach.logins.iter().map(login::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -209,13 +222,8 @@ impl<'a> Outlet<'a> {
             Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
         };
         let trusted = authorities::write(directory, &certificate, self.context)?;
-        let mut ports = self.reach.ports();
-        ports.extend(WEB_PORTS);
-        ports.sort_unstable();
-        ports.dedup();
-        let proxy_port = variables::proxy_port(&ports);
         let mut environment = variables::of_way_out(proxy_port, self.given);
-        environment.extend(bound.iter().map(|bound| (bound.binding.name().to_string(), bound.placeholder.as_str().into())));
+        environment.extend(delivered.environment);
         self.open.replace(Some(Standing { egress, record }));
         let way_out = WayOut {
             channel: inside,
@@ -223,9 +231,22 @@ impl<'a> Outlet<'a> {
             ports,
             authorities: Some(trusted.pem),
             java_authorities: trusted.java,
+            shown,
             alarm: Some(alarm),
         };
-        Ok(Opened { way_out, environment })
+        Ok(Opened { way_out, environment, path_prefix: delivered.path_prefix })
+    }
+
+    /// What programs inside are given.
+    fn deliver(&self, bound: &[Bound], settings: &[SecretSetting], counter: Counter<'_>) -> Result<Delivered, Failure> {
+        let given: Vec<Given> = self.reach.secrets.iter().zip(bound).map(|(secret, bound)| given(secret, bound, settings)).collect();
+        let delivered = deliver::deliver(&given, counter, 0)?;
+        // What a person set stays, so what a tool needs and finds taken would be silently without effect.
+        match delivered.environment.iter().find(|(name, _)| self.given.iter().any(|own| own == name)) {
+            None => Ok(delivered),
+            Some((name, _)) => Err(Failure::new("secret", format!("`--env {name}` and a secret's delivery both set that variable"))
+                .with_hint(format!("leave out --env {name}, or change the secret's `delivery` in your settings"))),
+        }
     }
 
     /// Starts a broker where there are secrets, and gives it those.
@@ -406,8 +427,68 @@ impl Drop for Outlet<'_> {
     }
 }
 
+/// A secret as programs inside are given it.
+fn given(secret: &SecretUse, bound: &Bound, settings: &[SecretSetting]) -> Given {
+    let setting = settings.iter().find(|setting| setting.name == secret.name);
+    let provider = setting.and_then(|setting| match &setting.source {
+        SecretSource::Provider(provider) => Some(provider.as_ref()),
+        SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => None,
+    });
+    let cluster = match provider {
+        Some(Provider::Kubernetes(cluster)) => Some(Cluster { server: cluster.server.clone(), namespace: Some(cluster.namespace.clone()) }),
+        _ => secret.hosts.first().map(|host| Cluster { server: format!("https://{host}"), namespace: None }),
+    };
+    let account = match provider {
+        Some(Provider::Gcp(gcp)) => Account { project: gcp.project.clone(), email: gcp.impersonate.clone(), scopes: gcp.scopes.clone() },
+        _ => Account::default(),
+    };
+    Given {
+        name: secret.name.clone(),
+        placeholder: bound.placeholder.as_str().to_owned(),
+        hosts: secret.hosts.clone(),
+        deliveries: secret.deliveries.clone(),
+        user: setting.and_then(|setting| setting.user.clone()),
+        kubernetes: cluster,
+        gcp: Some(account),
+    }
+}
+
+/// The authorities that settings name for the hosts of secrets.
+fn trust(bound: &[Bound], settings: &[SecretSetting]) -> Result<Vec<Trust>, Failure> {
+    let mut trust = Vec::new();
+    for bound in bound {
+        let Some(setting) = settings.iter().find(|setting| setting.name == *bound.binding.name()) else { continue };
+        let cluster = match &setting.source {
+            SecretSource::Provider(provider) => match provider.as_ref() {
+                Provider::Kubernetes(cluster) => cluster.ca_file.as_deref(),
+                _ => None,
+            },
+            SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => None,
+        };
+        let Some(file) = setting.authorities.as_deref().or(cluster) else { continue };
+        let failed = |why: String| {
+            Failure::new("secret", format!("the authorities of `{}` in `{}` cannot be read: {why}", setting.name, file.display()))
+        };
+        let length = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
+        if length > MAX_AUTHORITIES {
+            return Err(failed("the file is too long".to_owned()));
+        }
+        let certificates = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+        trust.push(Trust { hosts: bound.binding.hosts().to_vec(), certificates });
+    }
+    Ok(trust)
+}
+
+/// What opens the desk, for this sandbox alone.
+fn token() -> Result<String, Failure> {
+    let mut bytes = [0; 24];
+    let failed = |_| Failure::new("secret", "this machine gives no random numbers");
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
+    Ok(bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+}
+
 /// What egress is told of a secret that stands for another.
-pub(crate) fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
+pub(crate) fn substitute(bound: &Bound, form: Form, settings: &[SecretSetting]) -> Substitute {
     let setting = settings.iter().find(|setting| setting.name == *bound.binding.name());
     Substitute {
         placeholder: bound.placeholder.as_str().to_owned(),
@@ -419,7 +500,14 @@ pub(crate) fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitut
             OnMisuse::Refuse => Misuse::Refuse,
             OnMisuse::End => Misuse::End,
         },
+        form,
     }
+}
+
+/// What a secret is to egress.
+fn form(secret: &SecretUse) -> Form {
+    let aws = |delivery: &Delivery| matches!(delivery, Delivery::AwsKeys | Delivery::AwsEndpoint);
+    if secret.deliveries.iter().any(aws) { Form::Aws } else { Form::Text }
 }
 
 fn part(place: Place) -> Part {

@@ -23,7 +23,7 @@ use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::SecretSetting;
 
 use crate::Context;
-use crate::egress::order::{self, Order, VERSION, Word};
+use crate::egress::order::{self, Form, Order, VERSION, Word};
 use crate::egress::outlet::{self, AUTHORITY};
 use crate::egress::processes::{self, Role};
 use crate::egress::record::Record;
@@ -180,11 +180,13 @@ fn egress(
         version: VERSION,
         sandbox: id.clone(),
         reach,
-        secrets: tokens.iter().map(|bound| outlet::substitute(bound, settings)).collect(),
+        secrets: tokens.iter().map(|bound| outlet::substitute(bound, Form::Text, settings)).collect(),
         authority,
         roots: outlet::roots(context),
         logins: Vec::new(),
         pass: None,
+        desk: None,
+        trust: Vec::new(),
     };
     let [newer, older] = record.files();
     let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
@@ -199,6 +201,14 @@ fn egress(
         Ok(Word::End { .. }) => return Err(Failure::new("egress", "it ended before it began")),
         Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
     }
-    let out = WayOut { channel: inside, proxy_port: 0, ports: Vec::new(), authorities: None, java_authorities: None, alarm: Some(alarm) };
+    let out = WayOut {
+        channel: inside,
+        proxy_port: 0,
+        ports: Vec::new(),
+        authorities: None,
+        java_authorities: None,
+        shown: Vec::new(),
+        alarm: Some(alarm),
+    };
     Ok((role, out))
 }
