@@ -242,3 +242,33 @@ impl Ledger {
         held(&self.writer).keep_note(parsed.size, &cosigned)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Line;
+    use crate::receipt::ReceiptId;
+    use crate::redact::Redactor;
+
+    /// A wait that ends without a turn is an answer, for all who waited: no second wait begins for any of them.
+    #[test]
+    fn one_who_never_has_a_turn_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(root.path(), Options::default()).unwrap();
+        held(&ledger.writer).line.be_patient_for(std::time::Duration::from_millis(200));
+        let append = || ledger.append(&Draft::new(ReceiptId::new(), Kind::Denied), Weight::Read, &Redactor::none());
+        let mut other = Line::open(root.path()).unwrap();
+        let turn = other.turn().unwrap();
+        let begin = std::time::Instant::now();
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..20).map(|_| scope.spawn(append)).collect();
+            for one in all {
+                let error = one.join().unwrap().unwrap_err();
+                assert!(error.to_string().contains("write"), "{error}");
+            }
+        });
+        assert!(begin.elapsed() < std::time::Duration::from_secs(3), "they waited together, not one after the other");
+        drop(turn);
+        append().unwrap();
+    }
+}
