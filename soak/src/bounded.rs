@@ -88,14 +88,19 @@ impl Started {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(self) -> Outcome {
+        self.finish_within(DEADLINE)
+    }
+
+    /// Waits for its end, for as long as whoever has much else under way must.
+    pub fn finish_within(mut self, deadline: Duration) -> Outcome {
         let end = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => {
                     use std::os::unix::process::ExitStatusExt;
                     break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code);
                 }
-                Ok(None) if self.since.elapsed() > DEADLINE => break self.give_up(),
+                Ok(None) if self.since.elapsed() > deadline => break self.give_up(),
                 Ok(None) => std::thread::sleep(PAUSE),
                 Err(error) => break End::Hung(format!("waiting for it: {error}")),
             }
