@@ -4,6 +4,9 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::failure::Failure;
 use crate::processes;
 
@@ -101,12 +104,24 @@ impl Started {
                     break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code);
                 }
                 Ok(None) if self.since.elapsed() > deadline => break self.give_up(),
-                Ok(None) => std::thread::sleep(PAUSE),
+                Ok(None) => self.sleep_until_end(deadline.saturating_sub(self.since.elapsed())),
                 Err(error) => break End::Hung(format!("waiting for it: {error}")),
             }
         };
         let time = self.since.elapsed();
         Outcome { end, stdout: contents(&self.stdout), stderr: contents(&self.stderr), time }
+    }
+
+    /// Sleeps until it ends, or for this long. Two hundred who looked every now and then would have most of the processors themselves.
+    fn sleep_until_end(&self, longest: Duration) {
+        let of = Pid::from_child(&self.child);
+        let slept = pidfd_open(of, PidfdFlags::empty()).and_then(|process| {
+            let longest = Timespec::try_from(longest + PAUSE).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&longest))
+        });
+        if slept.is_err() {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn give_up(&mut self) -> End {

@@ -121,12 +121,15 @@ impl Ledger {
     }
 
     /// Puts a ledger in order, where that is due: indexes what waits, signs a checkpoint, and empties the write-ahead log, which the next one to open
-    /// the ledger would have to read again. Nobody is held up: where somebody is reading, the log is left as it is.
+    /// the ledger would have to read again. Nobody is held up: where somebody is reading, the log is left as it is, and one at a time does it, for all who
+    /// would.
     pub fn tidy(directory: &Path) -> Result<(), LedgerError> {
         crate::reserve::make(directory);
         if !crate::database::is_log_long(directory) {
             return Ok(());
         }
+        // A hundred that end together would each open it once more, and get in line for what the first of them does.
+        let Some(_alone) = crate::database::lock_if_free(&directory.join("tidying"))? else { return Ok(()) };
         let ledger = Self::open(directory, Options::default())?;
         held(&ledger.writer).put_in_order()?;
         crate::payload::Payloads::new(directory, crate::payload::Payloads::MOST).prune_daily()

@@ -36,6 +36,8 @@ const BESIDE: u64 = 4;
 const FOR_EACH_OTHER: Duration = Duration::from_secs(1);
 /// What the daemon's runs say with `--verbose`.
 const SERVED: &str = "the daemon has a sandbox ready";
+/// The load comes in so many parts. What is left of it is measured between them: under load it depends on what is under way at that moment.
+const PARTS: u32 = 3;
 /// Memory that it may have more at the end than after the first part, in KiB: what an allocator keeps.
 const SLACK: u64 = 24 << 10;
 /// Descriptors that it may have more when nobody calls: jails that wait come and go.
@@ -159,50 +161,54 @@ enum Door {
     Beside,
 }
 
-/// Many callers for a while; it is told to end while they call, and they notice nothing but that it is slower.
+/// Many callers for a while, in parts between which nobody calls; then it is told to end while somebody runs, who notices nothing.
 fn load(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, amount: &Amount, bench: &Bench<'_>) -> Result<(), Failure> {
     let ground = &yard.stand.ground;
     let scene = format!("as {}, {} callers", ground.who.name(), amount.callers);
     let daemon = start(ground)?;
     let answers = Mutex::new(Answers::default());
     let count = AtomicU64::new(0);
-    let end = Instant::now() + amount.time;
-    let (early, ended) = std::thread::scope(|scope| {
-        for caller in 0..amount.callers {
-            let (answers, count) = (&answers, &count);
-            let mut random = Random::of_round(bench.arguments.seed, "daemon-caller", round * 1000 + caller);
-            let door = if caller % BESIDE == BESIDE - 1 { Door::Beside } else { Door::Daemon };
-            scope.spawn(move || {
-                while Instant::now() < end {
-                    let call = random.pick(Call::Allowed, &CALLS);
-                    let mark = format!("began-{round}-{caller}-{}.", count.fetch_add(1, Ordering::Relaxed));
-                    let outcome = one_call(ground, call, door, &mark, amount.patience(), &mut random);
-                    note(&mut answers.lock().unwrap_or_else(PoisonError::into_inner), call, door, &mark, outcome);
-                }
-            });
+    let (mut wrong, mut sizes) = (Vec::new(), Vec::new());
+    for part in 0..PARTS {
+        let end = Instant::now() + amount.time / PARTS;
+        std::thread::scope(|scope| {
+            for caller in 0..amount.callers {
+                let (answers, count) = (&answers, &count);
+                let number = (round * u64::from(PARTS) + u64::from(part)) * 1000 + caller;
+                let mut random = Random::of_round(bench.arguments.seed, "daemon-caller", number);
+                let door = if caller % BESIDE == BESIDE - 1 { Door::Beside } else { Door::Daemon };
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let call = random.pick(Call::Allowed, &CALLS);
+                        let mark = format!("began-{round}-{caller}-{}.", count.fetch_add(1, Ordering::Relaxed));
+                        let outcome = one_call(ground, call, door, &mark, amount.patience(), &mut random);
+                        note(&mut answers.lock().unwrap_or_else(PoisonError::into_inner), call, door, &mark, outcome);
+                    }
+                });
+            }
+        });
+        // What callers that were killed left behind is this process's to bury.
+        processes::reap();
+        // When nobody calls, what is open is what waits.
+        let quiet = Instant::now() + LONGEST_START;
+        while size(daemon.pid()).is_some_and(|(_, open)| open > SPARE) && Instant::now() < quiet {
+            std::thread::sleep(Duration::from_millis(50));
         }
-        std::thread::sleep(amount.time / 4);
-        let early = size(daemon.pid());
-        std::thread::sleep((amount.time / 2).min(end.saturating_duration_since(Instant::now())));
-        let late = size(daemon.pid());
-        (early, late)
-    });
-    let mut wrong = Vec::new();
-    if let (Some((early, _)), Some((late, _))) = (early, ended)
-        && late > early + SLACK
+        match size(daemon.pid()) {
+            Some((_, open)) if open > SPARE => {
+                wrong.push(format!("descriptors are open though nobody calls: {open}, {}", open_files(daemon.pid())));
+            }
+            Some(_) => {}
+            None => wrong.push("it is gone".to_owned()),
+        }
+        sizes.extend(size(daemon.pid()).map(|(kib, _)| kib));
+    }
+    if let (Some(first), Some(last)) = (sizes.first(), sizes.last())
+        && *last > first + SLACK
     {
-        wrong.push(format!("its memory grew from {early} to {late} KiB under the same load"));
+        wrong.push(format!("its memory grew under the same load, measured when nobody called, in KiB: {sizes:?}"));
     }
-    // When nobody calls, what is open is what waits.
-    let quiet = Instant::now() + LONGEST_START;
-    while size(daemon.pid()).is_some_and(|(_, open)| open > SPARE) && Instant::now() < quiet {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    match size(daemon.pid()) {
-        Some((_, open)) if open > SPARE => wrong.push(format!("{open} descriptors are open though nobody calls")),
-        Some(_) => {}
-        None => wrong.push("it is gone".to_owned()),
-    }
+    tally.proofs.push(format!("{scene}: the daemon and its launcher had {sizes:?} KiB after each part, when nobody called"));
     // Told to end while somebody runs: that one finishes.
     let last = Started::new(&mut ground.stockade(["run", "--", "bash", "-c", "sleep 0.5; exit 3"]))?;
     std::thread::sleep(Duration::from_millis(250));
@@ -450,6 +456,15 @@ fn size(daemon: u32) -> Option<(u64, usize)> {
         }
     }
     Some(all)
+}
+
+/// What a process has open, by name.
+fn open_files(pid: u32) -> String {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.join(" ")
 }
 
 fn tell(pid: u32, signal: Signal) {
