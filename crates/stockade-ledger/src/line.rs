@@ -96,18 +96,17 @@ impl Line {
 
     /// Waits for a turn, though not for ever.
     pub(crate) fn turn(&mut self) -> Result<Turn<'_>, LedgerError> {
-        let files = match self.left.take().filter(|waiter| waiter.between.want_again()) {
-            // There is one in line already, with its place.
-            Some(waiter) => self.wait(waiter)?,
-            None => {
-                let files = self.files.take().map_or_else(|| Files::open(&self.directory), Ok)?;
-                match files.try_to_hold().map_err(|errno| self.failed("lock", errno.into()))? {
-                    Stage::Holding => files,
-                    stage => {
-                        let waiter = Waiter::start(files, stage).map_err(|error| self.failed("wait for", error))?;
-                        self.wait(waiter)?
-                    }
-                }
+        if let Some(waiter) = self.left.take().filter(|waiter| waiter.between.want_again()) {
+            // It has its place in line already.
+            let files = self.wait(waiter)?;
+            return Ok(Turn(self.files.insert(files)));
+        }
+        let files = self.files.take().map_or_else(|| Files::open(&self.directory), Ok)?;
+        let files = match files.try_to_hold().map_err(|errno| self.failed("lock", errno.into()))? {
+            Stage::Holding => files,
+            stage => {
+                let waiter = Waiter::start(files, stage).map_err(|error| self.failed("wait for", error))?;
+                self.wait(waiter)?
             }
         };
         Ok(Turn(self.files.insert(files)))
