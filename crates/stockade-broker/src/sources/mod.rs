@@ -5,6 +5,7 @@
 
 mod command;
 mod file;
+mod keys;
 mod output;
 mod slot;
 #[cfg(test)]
@@ -82,7 +83,8 @@ impl Lease {
             let left = end.duration_since(now).unwrap_or_default();
             now + left.saturating_sub(AHEAD.min(left / 5))
         });
-        Self { value, parts: Vec::new(), face: None, scope: None, expires, fresh_until, revoke: Mutex::new(None) }
+        let (face, parts) = keys::read(&value).map_or((None, Vec::new()), |(face, parts)| (Some(face), parts));
+        Self { value, parts, face, scope: None, expires, fresh_until, revoke: Mutex::new(None) }
     }
 }
 
