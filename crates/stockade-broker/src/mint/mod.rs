@@ -5,8 +5,10 @@
 
 pub(crate) mod http;
 pub(crate) mod pem;
+mod program;
 #[cfg(test)]
 pub(crate) mod stand_in;
+mod taken;
 
 use std::cell::RefCell;
 use std::path::Path;
