@@ -9,6 +9,7 @@ mod program;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod taken;
+mod vault;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -133,11 +134,11 @@ impl<'a> Asking<'a> {
 }
 
 /// Asks a provider.
-pub(crate) fn mint(provider: &Provider, _asking: &Asking<'_>) -> Result<Minted, MintError> {
+pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Vault(vault) => vault::mint(vault, asking),
         Provider::Keychain(_)
         | Provider::Onepassword(_)
-        | Provider::Vault(_)
         | Provider::Infisical(_)
         | Provider::Aws(_)
         | Provider::Gcp(_)
