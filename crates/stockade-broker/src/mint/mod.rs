@@ -4,6 +4,7 @@
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
 pub(crate) mod http;
+mod infisical;
 pub(crate) mod pem;
 mod program;
 #[cfg(test)]
@@ -137,9 +138,9 @@ impl<'a> Asking<'a> {
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
         Provider::Vault(vault) => vault::mint(vault, asking),
+        Provider::Infisical(infisical) => infisical::mint(infisical, asking),
         Provider::Keychain(_)
         | Provider::Onepassword(_)
-        | Provider::Infisical(_)
         | Provider::Aws(_)
         | Provider::Gcp(_)
         | Provider::Kubernetes(_)
