@@ -5,6 +5,8 @@
 
 pub(crate) mod http;
 mod infisical;
+mod keychain;
+mod onepassword;
 pub(crate) mod pem;
 mod program;
 #[cfg(test)]
@@ -137,11 +139,11 @@ impl<'a> Asking<'a> {
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Keychain(keychain) => keychain::mint(keychain, asking),
+        Provider::Onepassword(onepassword) => onepassword::mint(onepassword, asking),
         Provider::Vault(vault) => vault::mint(vault, asking),
         Provider::Infisical(infisical) => infisical::mint(infisical, asking),
-        Provider::Keychain(_)
-        | Provider::Onepassword(_)
-        | Provider::Aws(_)
+        Provider::Aws(_)
         | Provider::Gcp(_)
         | Provider::Kubernetes(_)
         | Provider::Github(_)
