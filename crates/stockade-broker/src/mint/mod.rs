@@ -3,16 +3,19 @@
 //! An adapter builds requests, reads answers and nothing else: connections, limits, time and what may be repeated of an answer are [`http`]'s
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
+mod aws;
 pub(crate) mod http;
 mod infisical;
 mod keychain;
 mod onepassword;
 pub(crate) mod pem;
 mod program;
+pub(crate) mod sigv4;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod taken;
 mod vault;
+mod xml;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -143,8 +146,8 @@ pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, M
         Provider::Onepassword(onepassword) => onepassword::mint(onepassword, asking),
         Provider::Vault(vault) => vault::mint(vault, asking),
         Provider::Infisical(infisical) => infisical::mint(infisical, asking),
-        Provider::Aws(_)
-        | Provider::Gcp(_)
+        Provider::Aws(aws) => aws::mint(aws, asking),
+        Provider::Gcp(_)
         | Provider::Kubernetes(_)
         | Provider::Github(_)
         | Provider::Oauth(_) => Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word()))),
