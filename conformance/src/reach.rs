@@ -25,7 +25,7 @@ use stockade_egress::rules::learn::Learnt;
 use stockade_egress::rules::path::PathPattern;
 use stockade_egress::rules::{HostRule, Limits, Methods, Paths, Rules, Tls};
 use stockade_egress::secrets::LookUp;
-use stockade_egress::secrets::binding::{Budget, Places};
+use stockade_egress::secrets::binding::{Budget, Form, Places};
 use stockade_egress::{Binding, Event, SecretValue, Secrets};
 use stockade_sandbox::wayout::{AUTHORITIES, WayOut};
 
@@ -97,6 +97,7 @@ pub(crate) fn open(target: Target, lab: &Lab, id: &SandboxId, directory: &Path) 
             ports: vec![80, 443, recorder.secure, recorder.other],
             authorities: Some(authorities),
             java_authorities: None,
+            shown: Vec::new(),
             alarm: None,
         }),
         environment: proxies.into_iter().chain(trust).chain([(TOKEN_NAME.to_owned(), PLACEHOLDER.into())]).collect(),
@@ -132,7 +133,9 @@ fn task(lab: &Lab, id: &SandboxId, secure: u16, other: u16, (guest, owner): (Own
             hosts: vec![host("allowed.test", secure)?, host("ruled.test", secure)?],
             places: Places::default(),
             budget: Budget::default(),
+            form: Form::Plain,
         }],
+        desk: None,
         guest,
         owner,
     })

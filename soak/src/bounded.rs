@@ -4,6 +4,9 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::failure::Failure;
 use crate::processes;
 
@@ -88,20 +91,38 @@ impl Started {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(self) -> Outcome {
+        self.finish_within(DEADLINE)
+    }
+
+    /// Waits for its end, for as long as whoever has much else under way must. Counted from now: what served for minutes may still end in time.
+    pub fn finish_within(mut self, deadline: Duration) -> Outcome {
+        let begin = Instant::now();
         let end = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => {
                     use std::os::unix::process::ExitStatusExt;
                     break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code);
                 }
-                Ok(None) if self.since.elapsed() > DEADLINE => break self.give_up(),
-                Ok(None) => std::thread::sleep(PAUSE),
+                Ok(None) if begin.elapsed() > deadline => break self.give_up(),
+                Ok(None) => self.sleep_until_end(deadline.saturating_sub(begin.elapsed())),
                 Err(error) => break End::Hung(format!("waiting for it: {error}")),
             }
         };
         let time = self.since.elapsed();
         Outcome { end, stdout: contents(&self.stdout), stderr: contents(&self.stderr), time }
+    }
+
+    /// Sleeps until it ends, or for this long. Two hundred who looked every now and then would have most of the processors themselves.
+    fn sleep_until_end(&self, longest: Duration) {
+        let of = Pid::from_child(&self.child);
+        let slept = pidfd_open(of, PidfdFlags::empty()).and_then(|process| {
+            let longest = Timespec::try_from(longest + PAUSE).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&longest))
+        });
+        if slept.is_err() {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn give_up(&mut self) -> End {
@@ -152,4 +173,25 @@ fn contents(file: &File) -> String {
     }
     bytes.truncate(length);
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "what is waited for")]
+    fn started(script: &str) -> Started {
+        Started::new(Command::new("sh").args(["-c", script])).expect("it starts")
+    }
+
+    #[test]
+    fn a_deadline_counts_from_when_the_end_is_waited_for() {
+        let outcome = started("exit 3").finish_within(Duration::from_secs(60));
+        assert_eq!(outcome.end, End::Code(3));
+        let old = started("sleep 0.5; exit 5");
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!(old.finish_within(Duration::from_millis(400)).end, End::Code(5), "older than its deadline, and in time");
+        let hung = started("exec sleep 600").finish_within(Duration::from_millis(50));
+        assert!(matches!(hung.end, End::Hung(_)) && hung.time < Duration::from_secs(30));
+    }
 }

@@ -13,10 +13,7 @@ use stockade_soak::cage::{self, Cage};
 use stockade_soak::failure::Failure;
 use stockade_soak::groups::Groups;
 use stockade_soak::loops::{Bench, Loop};
-use stockade_soak::report::{self, Tally};
-
-/// More findings of one loop than these are not told one by one.
-const MOST_TOLD: usize = 30;
+use stockade_soak::report::{self, Finding, Tally};
 
 fn main() -> ExitCode {
     match start() {
@@ -71,9 +68,12 @@ fn run(one: &Loop, bench: &Bench<'_>) -> Result<Tally, Failure> {
     let mut tally = (one.run)(bench)?;
     tally.time = since.elapsed();
     (bench.progress)("");
-    for finding in tally.findings.iter().take(MOST_TOLD) {
-        eprintln!("finding in {}, {}: {}", one.name, finding.scene, finding.what);
-        eprintln!("  again: cargo xtask soak --seed {} --round {} {}", bench.arguments.seed, finding.round, one.name);
+    let again = |finding: &Finding| format!("cargo xtask soak --seed {} --round {} {}", bench.arguments.seed, finding.round, one.name);
+    if !tally.findings.is_empty() {
+        eprintln!("findings in {}, by kind:\n{}", one.name, report::findings(&tally, again));
+    }
+    for proof in &tally.proofs {
+        eprintln!("   {proof}");
     }
     eprintln!("   {} runs, {} findings in {:.1} s", tally.runs, tally.findings.len(), tally.time.as_secs_f64());
     Ok(tally)

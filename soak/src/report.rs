@@ -6,9 +6,17 @@ use std::time::Duration;
 use crate::bounded::Outcome;
 use crate::census::{Kind, Left};
 
+/// So many texts of a kind are told, and so much of each.
+const MOST_TEXTS: usize = 3;
+const MOST_CHARACTERS: usize = 1500;
+/// So many words tell a kind, where nobody named it.
+const MOST_WORDS: usize = 8;
+
 /// Something that is not as it must be, and how to see it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
+    /// Of which kind: findings of one kind are told together.
+    pub kind: String,
     /// In which round.
     pub round: u64,
     /// As whom, doing what.
@@ -30,6 +38,8 @@ pub struct Tally {
     pub left: BTreeMap<Kind, u64>,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// What was proved, and by how much: sentences that stand beside the findings.
+    pub proofs: Vec<String>,
     /// How long it took.
     pub time: Duration,
 }
@@ -53,7 +63,14 @@ impl Tally {
 
     /// Takes note of what is wrong.
     pub fn wrong(&mut self, round: u64, scene: &str, what: impl IntoIterator<Item = String>) {
-        self.findings.extend(what.into_iter().map(|what| Finding { round, scene: scene.to_owned(), what }));
+        for what in what {
+            self.wrong_as(round, scene, kind_of(&what), what);
+        }
+    }
+
+    /// Takes note of something whose kind is known.
+    pub fn wrong_as(&mut self, round: u64, scene: &str, kind: String, what: String) {
+        self.findings.push(Finding { kind, round, scene: scene.to_owned(), what });
     }
 
     /// Takes note of what is left.
@@ -63,6 +80,33 @@ impl Tally {
         }
         self.wrong(round, scene, left.iter().map(|one| format!("left: {one}")));
     }
+}
+
+/// Findings by kind, the most frequent first: how many, and the first texts of each.
+pub fn findings(tally: &Tally, again: impl Fn(&Finding) -> String) -> String {
+    let mut kinds: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+    for finding in &tally.findings {
+        kinds.entry(&finding.kind).or_default().push(finding);
+    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, findings)| std::cmp::Reverse(findings.len()));
+    let mut lines = Vec::new();
+    for (kind, findings) in kinds {
+        lines.push(format!("{:>6} × {kind}", findings.len()));
+        for finding in findings.iter().take(MOST_TEXTS) {
+            let text: String = finding.what.chars().take(MOST_CHARACTERS).collect();
+            lines.push(format!("         {}: {text}", finding.scene));
+            lines.push(format!("         again: {}", again(finding)));
+        }
+    }
+    lines.join("\n")
+}
+
+/// What kind of finding a text tells of: its beginning, without what differs each time.
+fn kind_of(text: &str) -> String {
+    let word =
+        |word: &str| if word.chars().any(|letter| letter.is_ascii_digit() || letter == '/') { "…".to_owned() } else { word.to_owned() };
+    text.split_whitespace().take(MOST_WORDS).map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Rows as columns.
@@ -96,10 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn findings_are_told_by_kind_the_most_frequent_first() {
+        let mut tally = Tally::default();
+        tally.wrong(1, "alone", ["it took 7 s".to_owned()]);
+        tally.wrong(2, "many", (0..5).map(|number| format!("the intent {number}a has no outcome")));
+        let told = findings(&tally, |finding| format!("--round {}", finding.round));
+        let lines: Vec<&str> = told.lines().map(str::trim).collect();
+        assert_eq!(lines.first(), Some(&"5 × the intent … has no outcome"));
+        assert_eq!(lines.iter().filter(|line| line.starts_with("many: ")).count(), MOST_TEXTS);
+        assert!(lines.contains(&"1 × it took … s") && lines.contains(&"again: --round 1"), "{told}");
+    }
+
+    #[test]
     fn what_is_left_is_counted_and_is_a_finding() {
         let mut tally = Tally::default();
         tally.left(3, "as root", &[Left { kind: Kind::Mount, name: "7 /x tmpfs".into() }]);
         assert_eq!((tally.left.get(&Kind::Mount), tally.findings.len()), (Some(&1), 1));
+        assert!(findings(&tally, |_| String::new()).starts_with("     1 × left: mount"), "{}", findings(&tally, |_| String::new()));
         assert!(table(&[("kill-run", tally)]).contains("kill-run  0     1         0          1"));
     }
 }

@@ -11,7 +11,7 @@ use stockade_core::id::SandboxId;
 use stockade_egress::resolve::Addresses;
 use stockade_egress::rules::{HostRule, Limits, Tls};
 use stockade_egress::secrets::LookUp;
-use stockade_egress::secrets::binding::{Budget, Places};
+use stockade_egress::secrets::binding::{Budget, Form, Places};
 use stockade_egress::{Binding, Connection, Egress, Kind, Origin, Resolve, Roots, Rules, SecretValue, Secrets, Settings};
 use tokio::net::TcpListener;
 
@@ -53,6 +53,7 @@ fn rules(server: u16, opened: Opened) -> Result<(Rules, Vec<Binding>), String> {
         hosts: vec![host],
         places: Places::default(),
         budget: Budget::default(),
+        form: Form::Plain,
     };
     Ok((rules, if opened == Opened::Pass { Vec::new() } else { vec![binding] }))
 }

@@ -18,7 +18,7 @@ use stockade_core::credential::Class;
 use stockade_core::escape::escape;
 use stockade_core::id::{SandboxId, SandboxName};
 use stockade_core::redact::RedactError;
-use stockade_store::settings::{Cache, SecretSetting, SecretSource};
+use stockade_store::settings::{Cache, Provider, SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
 use crate::budget::{Account, Budget, Bytes, UsedUp};
@@ -184,6 +184,9 @@ pub enum BrokerError {
         /// What is used up.
         why: UsedUp,
     },
+    /// Only what ends soon is handed in.
+    #[error("the secret `{0}` would be handed in, and only a credential that a provider mints for a while may be")]
+    LongLived(SecretName),
     /// Not for this call.
     #[error(transparent)]
     Ticket(#[from] TicketError),
@@ -215,6 +218,9 @@ impl BrokerError {
         match self {
             Self::Source(error) => error.hint(),
             Self::HostNotAllowed { name, .. } => Some(format!("add the host to `secrets.{name}.hosts` in your settings")),
+            Self::LongLived(name) => {
+                Some(format!("give `secrets.{name}` a `delivery` that hands nothing in, or a provider as its `source`"))
+            }
             Self::TooOften { name, .. } => Some(format!("wait a minute, or raise `secrets.{name}.maxPerMinute` in your settings")),
             Self::NotGivenBack(_) => Some("it ends by itself at its own time; see the provider's own list of what is out".to_owned()),
             Self::UsedUp { name, .. } => Some(format!("raise the limits of `secrets.{name}` in your settings")),
@@ -322,6 +328,9 @@ impl Broker {
                 return Err(BrokerError::Twice(name.clone()));
             }
             self.check_hosts(&wish.binding)?;
+            if wish.class == Class::Reference && !self.is_minted(name) {
+                return Err(BrokerError::LongLived(name.clone()));
+            }
         }
         if lock(&self.sandboxes).contains_key(sandbox) {
             return Err(BrokerError::KnownSandbox(sandbox.clone()));
@@ -348,7 +357,9 @@ impl Broker {
             values.remember_all(lease);
             let adapter = match self.setting(&name).map(|setting| &setting.source) {
                 Some(SecretSource::Provider(provider)) => provider.word(),
-                Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => "secret",
+                Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => {
+                    "secret"
+                }
             };
             let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires };
             let slot = self.slot_of(sandbox, &wish);
@@ -401,9 +412,8 @@ impl Broker {
     /// The value of a sandbox's secret; counts a use. May go to the source, and wait for it.
     pub fn value(&self, sandbox: &SandboxLabel, name: &SecretName) -> Result<Answer, BrokerError> {
         let purpose = self.purpose(sandbox)?;
-        let (caller, slot) = self.entry(sandbox, name, |entry| {
-            entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone()))
-        })?;
+        let (caller, slot) =
+            self.entry(sandbox, name, |entry| entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone())))?;
         let lease = self.fetch(sandbox, &purpose, &slot, caller.as_deref(), 0)?;
         self.answer(sandbox, name, lease)
     }
@@ -494,7 +504,8 @@ impl Broker {
     ) -> Result<T, BrokerError> {
         let mut sandboxes = lock(&self.sandboxes);
         let registration = sandboxes.get_mut(sandbox).ok_or_else(|| BrokerError::UnknownSandbox(sandbox.clone()))?;
-        let entry = registration.entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
+        let entry =
+            registration.entries.get_mut(name).ok_or_else(|| BrokerError::NotBound { sandbox: sandbox.clone(), name: name.clone() })?;
         act(entry).map_err(|why| BrokerError::UsedUp { name: name.clone(), why })
     }
 
@@ -561,6 +572,22 @@ impl Broker {
                 Err(BrokerError::HostNotAllowed { name: binding.name().clone(), host: host.clone(), allowed: setting.hosts.clone() })
             }
         }
+    }
+
+    /// Whether a provider mints it, with an end of its own.
+    fn is_minted(&self, name: &SecretName) -> bool {
+        self.setting(name).is_some_and(|setting| match &setting.source {
+            SecretSource::Provider(provider) => match provider.as_ref() {
+                Provider::Aws(_)
+                | Provider::Gcp(_)
+                | Provider::Kubernetes(_)
+                | Provider::Github(_)
+                | Provider::Oauth(_)
+                | Provider::Vault(_) => true,
+                Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Infisical(_) => false,
+            },
+            SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => false,
+        })
     }
 
     fn budget_of(&self, name: &SecretName, now: SystemTime) -> Budget {

@@ -4,6 +4,8 @@
 //! still can.
 
 use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::mm::MlockAllFlags;
 
 /// Makes this process undumpable and forbids core files, for itself and for what it starts.
 pub fn keep_to_ourselves() -> Result<(), Errno> {
@@ -11,4 +13,17 @@ pub fn keep_to_ourselves() -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none)
+}
+
+/// Keeps this process's memory from swap: all of it and all to come, where the limit on that is none; else what is there now, where it fits.
+/// A machine that lets it do neither has its values in ordinary memory, as its person's other programs have.
+pub fn keep_in_memory() {
+    #[cfg(target_os = "linux")]
+    {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        let all = MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT;
+        // With a limit every later mapping would count, and threads could not be started any more.
+        let flags = if limit.is_none() { all | MlockAllFlags::FUTURE } else { all };
+        let _ = rustix::mm::mlockall(flags);
+    }
 }

@@ -31,10 +31,11 @@ pub mod sign;
 pub mod sources;
 pub mod store;
 pub mod talk;
-pub mod ticket;
 #[cfg(test)]
 mod tests;
+pub mod ticket;
 
 pub use mint::MintError;
+pub use mint::oauth::device::{DeviceLogin, DevicePoll, device_begin, device_poll};
 pub use stockade_core::host::HostPattern;
 pub use stockade_core::secret::{BadSecretName, BadSecretValue, Secret, SecretName, SecretValue};

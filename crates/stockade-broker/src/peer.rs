@@ -3,7 +3,10 @@
 //!
 //! For a socket pair this says nothing: both ends were made by one process, which hands them to whom it chooses.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Why a peer is refused.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +22,40 @@ pub enum PeerError {
         /// Who we are.
         ours: u32,
     },
+    /// Not the process that started the broker.
+    #[error("process {0} connected, which did not start this broker")]
+    OtherProcess(i32),
     /// From inside a sandbox or container, or already gone.
     #[error("process {0} connected from a process namespace of its own, or is gone")]
     Inside(i32),
+}
+
+/// The one process that may call at a socket.
+#[derive(Debug)]
+pub struct Only {
+    pid: i32,
+    /// Says whether it is still that process.
+    process: OwnedFd,
+}
+
+impl Only {
+    /// The process that made the other end of a socket pair.
+    pub fn who_made(stream: &UnixStream) -> Result<Self, PeerError> {
+        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|errno| PeerError::Unknown(errno.into()))?;
+        let process = rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty());
+        let process = process.map_err(|errno| PeerError::Unknown(errno.into()))?;
+        Ok(Self { pid: peer.pid.as_raw_nonzero().get(), process })
+    }
+
+    /// Refuses anybody else, and one that only has its number.
+    pub(crate) fn check(&self, stream: &UnixStream) -> Result<(), PeerError> {
+        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|errno| PeerError::Unknown(errno.into()))?;
+        let pid = peer.pid.as_raw_nonzero().get();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Readable means ended: then the number may be another's by now.
+        let ended = poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&now)).map_err(|errno| PeerError::Unknown(errno.into()))?;
+        if pid == self.pid && ended == 0 { Ok(()) } else { Err(PeerError::OtherProcess(pid)) }
+    }
 }
 
 /// Refuses a peer that must not ask.
@@ -58,6 +92,23 @@ mod tests {
     fn our_own_processes_are_let_in() {
         let (one, _two) = UnixStream::pair().unwrap();
         check(&one).unwrap();
+    }
+
+    #[test]
+    fn only_the_process_that_made_the_pair_may_call() {
+        let (one, _two) = UnixStream::pair().unwrap();
+        let only = Only::who_made(&one).unwrap();
+        only.check(&one).unwrap();
+        let elsewhere =
+            Only { pid: 1, process: rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).unwrap() };
+        assert!(matches!(elsewhere.check(&one), Err(PeerError::OtherProcess(_))));
+        // A process of the same number that has ended is another.
+        #[expect(clippy::disallowed_methods, reason = "a test needs a process that ends")]
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        let process = rustix::process::pidfd_open(rustix::process::Pid::from_child(&child), rustix::process::PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let gone = Only { pid: only.pid, process };
+        assert!(matches!(gone.check(&one), Err(PeerError::OtherProcess(_))));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError, Registered, SandboxLabel};
-use crate::peer::{self, PeerError};
+use crate::peer::{self, Only, PeerError};
 use crate::redact::Redacted;
 use crate::shared::lock;
 use crate::talk::VERSION;
@@ -85,11 +85,15 @@ enum Whom {
 /// Serves whoever connects and is let in, each in a thread of its own. Returns only when the socket fails.
 ///
 /// The socket must lie in a directory that only its user can enter.
-pub fn listen(broker: &Arc<Broker>, listener: &UnixListener) -> Result<(), ServeError> {
+/// Where one process is named, nobody else is let in.
+pub fn listen(broker: &Arc<Broker>, listener: &UnixListener, only: Option<&Only>) -> Result<(), ServeError> {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let (stream, _) = listener.accept().map_err(ServeError::Accept)?;
         let Some(place) = Place::take(&open, MAX_CONNECTIONS) else { continue };
+        if only.is_some_and(|only| only.check(&stream).is_err()) {
+            continue;
+        }
         let broker = Arc::clone(broker);
         // Who is refused sees the connection close; there is nobody else to tell.
         let _ = std::thread::Builder::new().name("connection".to_owned()).spawn(move || {
@@ -223,7 +227,9 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
 fn refused(id: u32, error: &BrokerError) -> Reply {
     let why = match error {
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
-        BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => Refusal::NotBound,
+        BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
+            Refusal::NotBound
+        }
         BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) => Refusal::NoValue,
         BrokerError::UsedUp { .. } | BrokerError::TooOften { .. } => Refusal::UsedUp,
         BrokerError::Ticket(_) => Refusal::Role,

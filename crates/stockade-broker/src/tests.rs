@@ -391,7 +391,7 @@ fn other_users_and_those_in_a_namespace_of_their_own_are_turned_away() {
     std::fs::set_permissions(ground.root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     let broker = Arc::clone(&ground.broker);
-    std::thread::spawn(move || server::listen(&broker, &listener));
+    std::thread::spawn(move || server::listen(&broker, &listener, None));
     let answer = |through: &[&str]| {
         let words: Vec<&str> = through.iter().copied().chain(["/usr/bin/python3", "-c", CALLER, path.to_str().unwrap()]).collect();
         #[expect(clippy::disallowed_methods, reason = "a test is somebody else")]

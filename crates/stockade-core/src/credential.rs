@@ -24,6 +24,12 @@ pub enum Delivery {
     GcpMetadata,
     /// A file that `gcloud` reads its access token from holds a placeholder.
     GcpToken,
+    /// Npm's own variable for a registry's token holds a placeholder.
+    Npm,
+    /// Pip's variable for its index holds a placeholder.
+    Pip,
+    /// Cargo's variable for the registry's token holds a placeholder.
+    Cargo,
     /// Git over SSH: the session is held outside, with the key.
     Ssh,
 }
@@ -39,7 +45,7 @@ pub enum Class {
 
 impl Delivery {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Variable,
         Self::Git,
         Self::Docker,
@@ -48,6 +54,9 @@ impl Delivery {
         Self::AwsKeys,
         Self::GcpMetadata,
         Self::GcpToken,
+        Self::Npm,
+        Self::Pip,
+        Self::Cargo,
         Self::Ssh,
     ];
 
@@ -62,6 +71,9 @@ impl Delivery {
             Self::AwsKeys => "aws-keys",
             Self::GcpMetadata => "gcp-metadata",
             Self::GcpToken => "gcp-token",
+            Self::Npm => "npm",
+            Self::Pip => "pip",
+            Self::Cargo => "cargo",
             Self::Ssh => "ssh",
         }
     }
@@ -82,6 +94,9 @@ impl Delivery {
             | Self::AwsKeys
             | Self::GcpMetadata
             | Self::GcpToken
+            | Self::Npm
+            | Self::Pip
+            | Self::Cargo
             | Self::Ssh => Class::ProxyOnly,
         }
     }

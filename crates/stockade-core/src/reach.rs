@@ -40,6 +40,9 @@ pub struct Reach {
     /// What a policy says about each request, for whoever lets requests out; nothing else reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<String>,
+    /// What the call is, for whoever mints credentials for it: a capability, or how a program was started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub purpose: String,
 }
 
 /// A login: a file outside that holds tokens, which a server renews now and then.
@@ -198,6 +201,7 @@ mod tests {
             }]],
             sent_bytes: Some(9),
             requests: Some("r".into()),
+            purpose: "git.log".into(),
         };
         let text = serde_json::to_string(&reach).unwrap();
         assert_eq!(serde_json::from_str::<Reach>(&text).unwrap(), reach);

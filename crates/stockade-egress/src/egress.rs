@@ -9,6 +9,7 @@ use std::time::Duration;
 use stockade_core::id::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::desk::Desk;
 use crate::error::EgressError;
 use crate::event::{CHANNEL_EVENTS, EventReceiver, Events};
 use crate::origin::Connection;
@@ -88,7 +89,22 @@ impl Egress {
 
     /// Makes a sandbox known. It is until the guest is dropped, and its connections end then.
     pub fn add(&self, id: SandboxId, rules: Rules, bindings: Vec<Binding>) -> Result<Guest, EgressError> {
-        let sandbox = Arc::new(Sandbox::new(id.clone(), rules, bindings)?);
+        self.add_sandbox(id, rules, bindings, None)
+    }
+
+    /// As [`Self::add`], for a sandbox whose programs may ask at a desk.
+    pub fn add_with_desk(&self, id: SandboxId, rules: Rules, bindings: Vec<Binding>, desk: Desk) -> Result<Guest, EgressError> {
+        self.add_sandbox(id, rules, bindings, Some(desk))
+    }
+
+    pub(crate) fn add_sandbox(
+        &self,
+        id: SandboxId,
+        rules: Rules,
+        bindings: Vec<Binding>,
+        desk: Option<Desk>,
+    ) -> Result<Guest, EgressError> {
+        let sandbox = Arc::new(Sandbox::new(id.clone(), rules, bindings, desk)?);
         match self.shared.sandboxes().entry(id) {
             Entry::Occupied(entry) => return Err(EgressError::Known(entry.key().to_string())),
             Entry::Vacant(entry) => entry.insert(Arc::clone(&sandbox)),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::secrets::binding::MAX_BINDINGS;
+use crate::tls::trust::MAX_TRUSTED;
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,26 @@ pub enum EgressError {
         first: String,
         /// The other.
         second: String,
+    },
+    /// More lists of authorities than one sandbox may have.
+    #[error("a sandbox may have at most {MAX_TRUSTED} lists of authorities")]
+    TooManyAuthorities,
+    /// What was to be trusted for a host is no certificate of an authority.
+    #[error("what is to be trusted for `{host}` is no certificate of an authority")]
+    Authority {
+        /// The host.
+        host: String,
+    },
+    /// The desk's token could be guessed.
+    #[error("the token of the desk is shorter than 32 characters, or not plain text")]
+    DeskToken,
+    /// An entry of the desk that cannot be served.
+    #[error("the desk cannot serve its entry {index}: {why}")]
+    DeskEntry {
+        /// Which.
+        index: usize,
+        /// Why.
+        why: &'static str,
     },
     /// A sandbox of this id is known already.
     #[error("the sandbox `{0}` is known to egress already")]

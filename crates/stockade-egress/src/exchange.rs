@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::rules::Rules;
-    use crate::secrets::binding::{Binding, Budget, Places};
+    use crate::secrets::binding::{Binding, Budget, Form, Places};
 
     fn sandbox() -> Sandbox {
         let binding = |name: &str, placeholder: &str| Binding {
@@ -90,9 +90,10 @@ mod tests {
             hosts: vec![HostPattern::parse("auth.example").unwrap()],
             places: Places::default(),
             budget: Budget::default(),
+            form: Form::default(),
         };
         let bindings = vec![binding("ACCESS", "placeholder-of-access"), binding("REFRESH", "placeholder-of-refresh")];
-        Sandbox::new(SandboxId::from_parts(0, 1), Rules::default(), bindings).unwrap()
+        Sandbox::new(SandboxId::from_parts(0, 1), Rules::default(), bindings, None).unwrap()
     }
 
     fn exchange() -> Exchange {

@@ -8,12 +8,15 @@
 //! 2. the sandbox's [`Rules`] allow host, port, method and path;
 //! 3. the name is resolved, the addresses are checked, and a checked one is dialled;
 //! 4. placeholders of secrets are replaced on the way to the hosts they are bound to, and block the request on the way to any other;
+//!    AWS, where a placeholder is the id of a key, is signed anew ([`aws`]);
 //! 5. real values are taken out of what comes back, and new ones that a server hands out ([`exchange`]);
 //! 6. what the hosts of a model say was used of it is counted ([`meter`]), up to a limit;
 //! 7. each decision is an [`Event`].
 //!
 //! Threat assumption: everything from a sandbox is hostile, and so may be the hosts it talks to. Every read is bounded in bytes, time or
 //! count by a named constant or a limit of the rules; nothing is parsed leniently. `unsafe` is forbidden.
+//!
+//! Programs ask for placeholders in the ways their tools know at the [`desk`], on the proxy's own port.
 //!
 //! What it does not do: keep secrets or make placeholders (the broker), keep events (the ledger), listen on any address.
 
@@ -28,6 +31,8 @@ mod relay;
 mod sandbox;
 
 pub mod address;
+pub mod aws;
+pub mod desk;
 pub mod dns;
 pub mod error;
 pub mod event;
@@ -45,6 +50,7 @@ pub mod tls;
 
 pub use accept::message::{LENGTH as OPENING_LENGTH, Opening};
 pub use accept::socket::GuestSocket;
+pub use desk::Desk;
 pub use egress::{Egress, Guest, Settings};
 pub use error::EgressError;
 pub use event::{Event, EventReceiver, Subject, Verdict};

@@ -16,6 +16,7 @@ use std::time::Duration;
 use stockade_core::id::SandboxId;
 use tokio::sync::oneshot;
 
+use crate::desk::Desk;
 use crate::egress::{Egress, Settings};
 use crate::error::EgressError;
 use crate::event::{Event, EventReceiver};
@@ -42,6 +43,8 @@ pub struct Task {
     pub rules: Rules,
     /// The secrets it has.
     pub bindings: Vec<Binding>,
+    /// Where its programs ask for what their tools need, where they may.
+    pub desk: Option<Desk>,
     /// The socket over which its connections come.
     pub guest: OwnedFd,
     /// Whoever started this; nothing is read from it but its end.
@@ -74,11 +77,11 @@ pub fn serve(task: Task, teller: &mut dyn Teller) -> Result<(), EgressError> {
 }
 
 async fn serve_within(task: Task, teller: &mut dyn Teller) -> Result<(), EgressError> {
-    let Task { authority_directory, secrets, sandbox, rules, bindings, guest: socket, owner } = task;
+    let Task { authority_directory, secrets, sandbox, rules, bindings, desk, guest: socket, owner } = task;
     let mut settings = Settings::new(authority_directory, Arc::new(SystemResolver::new()?));
     settings.secrets = secrets;
     let (egress, mut events) = Egress::new(settings)?;
-    let guest = egress.add(sandbox, rules, bindings)?;
+    let guest = egress.add_sandbox(sandbox, rules, bindings, desk)?;
     let mut gone = end_of(owner)?;
     teller.ready(egress.certificate_pem());
     {

@@ -128,6 +128,17 @@ pub enum Refusal {
         /// What is used up.
         what: &'static str,
     },
+    /// A request that was signed inside and cannot be signed anew.
+    #[error("the request cannot be signed with the secret `{name}`: {why}")]
+    Signature {
+        /// The secret's name.
+        name: Arc<str>,
+        /// Why, and what to change.
+        why: &'static str,
+    },
+    /// The desk does not answer this.
+    #[error("{0}")]
+    Desk(&'static str),
     /// Bytes that are neither TLS nor HTTP.
     #[error("only HTTP and TLS may go to `{host}:{port}`")]
     Protocol {
@@ -184,6 +195,8 @@ impl Refusal {
             Self::ToolsInTheOpen { .. } => "mcp-plain-http",
             Self::SecretUnavailable { .. } => "secret-value",
             Self::SecretSpent { .. } => "secret-budget",
+            Self::Signature { .. } => "aws-signature",
+            Self::Desk(_) => "desk",
             Self::Protocol { .. } => "protocol",
             Self::Hello(_) => "tls-hello",
             Self::Unsupported(_) => "proxy",
@@ -224,6 +237,7 @@ impl Refusal {
             Self::SecretElsewhere { name, .. }
             | Self::SecretInTheOpen { name, .. }
             | Self::SecretUnavailable { name, .. }
+            | Self::Signature { name, .. }
             | Self::SecretSpent { name, .. } => Some(name),
             _ => None,
         }

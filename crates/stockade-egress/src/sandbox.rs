@@ -10,20 +10,26 @@ use std::time::{Duration, Instant};
 use stockade_core::host::HostName;
 use stockade_core::id::SandboxId;
 use tokio::sync::{Semaphore, watch};
+use zeroize::Zeroizing;
 
+use crate::aws::keys::Keys;
+use crate::desk::Desk;
 use crate::error::EgressError;
 use crate::event::Verdict;
 use crate::http::pool::Pool;
 use crate::refusal::Refusal;
 use crate::rules::learn::{Before, Learnt};
 use crate::rules::{Mode, Rules};
-use crate::secrets::binding::{Binding, Bound, MAX_BINDINGS};
+use crate::secrets::binding::{Binding, Bound, Form, MAX_BINDINGS};
 use crate::secrets::needles::Needles;
-use crate::secrets::{SecretValue, Secrets};
+use crate::secrets::{MIN_VALUE, SecretValue, Secrets};
 use crate::synthetic::Synthetic;
+use crate::tls::trust::Trust;
 
 /// How many former values of one secret are still looked for: a server may repeat one after it was changed.
 const MAX_FORMER: usize = 3;
+/// How many long bodies are held whole at one time, to be hashed.
+const MAX_HELD: usize = 8;
 
 /// One sandbox.
 #[derive(Debug)]
@@ -33,6 +39,10 @@ pub(crate) struct Sandbox {
     pub(crate) bound: Vec<Bound>,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) pool: Pool,
+    pub(crate) desk: Option<Desk>,
+    pub(crate) trust: Trust,
+    /// Places for bodies that are held whole.
+    pub(crate) held: Semaphore,
     sent: AtomicU64,
     /// Tokens of models that answers spoke of.
     model_tokens: AtomicU64,
@@ -69,11 +79,11 @@ struct Tokens {
 pub(crate) type Found = (usize, SecretValue);
 
 impl Sandbox {
-    pub(crate) fn new(id: SandboxId, rules: Rules, bindings: Vec<Binding>) -> Result<Self, EgressError> {
+    pub(crate) fn new(id: SandboxId, mut rules: Rules, bindings: Vec<Binding>, desk: Option<Desk>) -> Result<Self, EgressError> {
         if bindings.len() > MAX_BINDINGS {
             return Err(EgressError::TooManyBindings);
         }
-        let bound = bindings.into_iter().map(Bound::new).collect::<Result<Vec<_>, _>>()?;
+        let mut bound = bindings.into_iter().map(Bound::new).collect::<Result<Vec<_>, _>>()?;
         for (index, first) in bound.iter().enumerate() {
             for second in bound.iter().skip(index + 1) {
                 let hold = first.finder.find(&second.placeholder).is_some() || second.finder.find(&first.placeholder).is_some();
@@ -82,7 +92,14 @@ impl Sandbox {
                 }
             }
         }
+        if let Some(desk) = &desk {
+            desk.prepare(&mut bound)?;
+        }
+        let trust = Trust::new(std::mem::take(&mut rules.trust))?;
         Ok(Self {
+            desk,
+            trust,
+            held: Semaphore::new(MAX_HELD),
             connections: Arc::new(Semaphore::new(rules.limits.connections.min(Semaphore::MAX_PERMITS))),
             tokens: Mutex::new(Tokens { left: burst(rules.limits.requests_per_second), at: Instant::now() }),
             id,
@@ -176,7 +193,7 @@ impl Sandbox {
 
     /// The bindings for this host, as bits of their places.
     pub(crate) fn bound_to(&self, host: &HostName, port: u16) -> u64 {
-        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| bound.is_for(host, port));
+        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| !bound.handed_out && bound.is_for(host, port));
         fitting.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
@@ -209,13 +226,27 @@ impl Sandbox {
             return Some(Arc::clone(needles));
         }
         let bound = self.bound.iter().enumerate().filter(|(index, _)| wanted >> index & 1 == 1);
-        let pairs = bound.flat_map(|(index, bound)| {
-            let known = values.known.get(&index).into_iter().flatten();
-            known.map(|value| (value.expose(), bound.placeholder.as_slice()))
-        });
-        let needles = Arc::new(Needles::new(pairs)?);
+        let mut sought: Vec<(Zeroizing<Vec<u8>>, &[u8])> = Vec::new();
+        for (index, bound) in bound {
+            for value in values.known.get(&index).into_iter().flatten() {
+                sought.extend(hidden_in(bound.form, value).into_iter().map(|text| (text, bound.placeholder.as_slice())));
+            }
+        }
+        let needles = Arc::new(Needles::new(sought.iter().map(|(text, placeholder)| (text.as_slice(), *placeholder)))?);
         values.needles.insert(wanted, Arc::clone(&needles));
         Some(needles)
+    }
+}
+
+/// What must not come back of a value: all of it, or those of its parts that are secret.
+fn hidden_in(form: Form, value: &SecretValue) -> Vec<Zeroizing<Vec<u8>>> {
+    let whole = || vec![Zeroizing::new(value.expose().to_vec())];
+    match form {
+        Form::Plain => whole(),
+        Form::AwsKeys => Keys::parse(value).map_or_else(whole, |keys| {
+            let long = keys.hidden().filter(|text| text.len() >= MIN_VALUE);
+            long.map(|text| Zeroizing::new(text.to_vec())).collect()
+        }),
     }
 }
 
@@ -245,9 +276,10 @@ mod tests {
             hosts: vec![HostPattern::parse("a.example").unwrap()],
             places: Places::default(),
             budget: Budget::default(),
+            form: Form::default(),
         };
         let rules = Rules { limits, ..Rules::default() };
-        Sandbox::new(SandboxId::from_parts(0, 1), rules, placeholders.iter().enumerate().map(binding).collect())
+        Sandbox::new(SandboxId::from_parts(0, 1), rules, placeholders.iter().enumerate().map(binding).collect(), None)
     }
 
     #[test]

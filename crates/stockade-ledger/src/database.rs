@@ -162,15 +162,24 @@ fn found(transaction: &rusqlite::Transaction<'_>, directory: &Path, path: &Path)
 
 /// Takes a lock, or gives up after the time that a held database is waited for.
 pub(crate) fn lock(path: &Path) -> Result<std::fs::File, LedgerError> {
-    let file = std::fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(LedgerError::file("open", path))?;
     for tries in 0.. {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if wait(tries) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => break,
-            Err(errno) => return Err(LedgerError::file("lock", path)(errno.into())),
+        if let Some(file) = lock_if_free(path)? {
+            return Ok(file);
+        }
+        if !wait(tries) {
+            break;
         }
     }
     Err(LedgerError::Database { step: "prepare", path: path.to_owned(), problem: Problem::Held })
+}
+
+/// Takes a lock that nobody holds.
+pub(crate) fn lock_if_free(path: &Path) -> Result<Option<std::fs::File>, LedgerError> {
+    let file = std::fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(LedgerError::file("open", path))?;
+    match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(LedgerError::file("lock", path)(errno.into())),
+    }
 }

@@ -121,12 +121,15 @@ impl Ledger {
     }
 
     /// Puts a ledger in order, where that is due: indexes what waits, signs a checkpoint, and empties the write-ahead log, which the next one to open
-    /// the ledger would have to read again. Nobody is held up: where somebody is reading, the log is left as it is.
+    /// the ledger would have to read again. Nobody is held up: where somebody is reading, the log is left as it is, and one at a time does it, for all who
+    /// would.
     pub fn tidy(directory: &Path) -> Result<(), LedgerError> {
         crate::reserve::make(directory);
         if !crate::database::is_log_long(directory) {
             return Ok(());
         }
+        // A hundred that end together would each open it once more, and get in line for what the first of them does.
+        let Some(_alone) = crate::database::lock_if_free(&directory.join("tidying"))? else { return Ok(()) };
         let ledger = Self::open(directory, Options::default())?;
         held(&ledger.writer).put_in_order()?;
         crate::payload::Payloads::new(directory, crate::payload::Payloads::MOST).prune_daily()
@@ -240,5 +243,35 @@ impl Ledger {
         let directory = held(&self.writer).directory.clone();
         let cosigned = witness.cosign(note, &parsed, &Reader::open(&directory)?)?;
         held(&self.writer).keep_note(parsed.size, &cosigned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Line;
+    use crate::receipt::ReceiptId;
+    use crate::redact::Redactor;
+
+    /// A wait that ends without a turn is an answer, for all who waited: no second wait begins for any of them.
+    #[test]
+    fn one_who_never_has_a_turn_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(root.path(), Options::default()).unwrap();
+        held(&ledger.writer).line.be_patient_for(std::time::Duration::from_millis(200));
+        let append = || ledger.append(&Draft::new(ReceiptId::new(), Kind::Denied), Weight::Read, &Redactor::none());
+        let mut other = Line::open(root.path()).unwrap();
+        let turn = other.turn().unwrap();
+        let begin = std::time::Instant::now();
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..20).map(|_| scope.spawn(append)).collect();
+            for one in all {
+                let error = one.join().unwrap().unwrap_err();
+                assert!(error.to_string().contains("write"), "{error}");
+            }
+        });
+        assert!(begin.elapsed() < std::time::Duration::from_secs(3), "they waited together, not one after the other");
+        drop(turn);
+        append().unwrap();
     }
 }

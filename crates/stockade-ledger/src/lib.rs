@@ -21,6 +21,7 @@ pub mod export;
 mod facts;
 mod head;
 mod ledger;
+mod line;
 mod log;
 mod owner;
 pub mod payload;

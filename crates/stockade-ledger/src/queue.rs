@@ -103,7 +103,8 @@ impl Queue {
                     *progress = Progress::Waiting;
                     if !state.is_writing {
                         state.is_writing = true;
-                        return Step::Write(Turn { queue: self, taken: Vec::new(), is_for_disk: false });
+                        let present = state.waiting.len();
+                        return Step::Write(Turn { queue: self, taken: Vec::new(), present, is_for_disk: false });
                     }
                 }
                 Progress::Taken => {
@@ -125,6 +126,8 @@ impl Queue {
 pub(crate) struct Turn<'a> {
     queue: &'a Queue,
     taken: Vec<Arc<Ticket>>,
+    /// How many waited when it began.
+    present: usize,
     is_for_disk: bool,
 }
 
@@ -178,8 +181,18 @@ impl Turn<'_> {
         told.iter().for_each(Thread::unpark);
     }
 
-    /// Gives everybody in the batch the same error.
+    /// Gives everybody in the batch the same error. Where it did not even begin, those who waited for it: they would each try it again, one after the
+    /// other, and the last would have no answer for as many times as long.
     pub(crate) fn refused(&mut self, error: &LedgerError) {
+        if self.taken.is_empty() {
+            let mut state = held(&self.queue.state);
+            let many = self.present.min(state.waiting.len());
+            self.taken.extend(state.waiting.drain(..many));
+        }
+        self.give(error);
+    }
+
+    fn give(&mut self, error: &LedgerError) {
         let answers = self.taken.iter().map(|_| Err(error.clone())).collect();
         self.committed(answers);
     }
@@ -197,7 +210,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // Only a panic leaves any.
-        self.refused(&failed());
+        self.give(&failed());
         let mut state = held(&self.queue.state);
         state.is_writing = false;
         let next = state.waiting.front().map(|ticket| ticket.caller.clone());
@@ -324,6 +337,22 @@ mod tests {
         let Step::Sync(watch) = queue.step(&second) else { panic!("nobody waits for the disk") };
         watch.synced(&Ok(()));
         assert!(matches!(queue.step(&second), Step::Done(Ok(_))));
+    }
+
+    /// Each would otherwise wait as long as the one before, and those who came first for ever.
+    #[test]
+    fn where_nothing_could_begin_all_who_waited_are_answered() {
+        let queue = Queue::default();
+        let tickets = [(); 3].map(|()| queue.enter(pending(), Sync::Disk));
+        let Step::Write(mut turn) = queue.step(&tickets[1]) else { panic!("nobody writes") };
+        let late = queue.enter(pending(), Sync::Disk);
+        turn.refused(&LedgerError::Content("it is held".to_owned()));
+        drop(turn);
+        for ticket in &tickets {
+            assert!(matches!(queue.step(ticket), Step::Done(Err(_))));
+        }
+        assert!(matches!(queue.step(&late), Step::Write(_)), "one who came later may find it free");
+        assert_eq!(held(&queue.state).inside, 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The one place where receipts are added: a batch at a time, in one transaction.
 //!
-//! The head is read inside the transaction, so that any number of processes agree on what comes next; the database's own lock is what they queue at.
+//! The head is read inside the transaction, so that any number of processes agree on what comes next. They queue at [`Line`]; the database's own
+//! lock keeps out whatever else writes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::error::LedgerError;
 use crate::facts;
 use crate::head::{Head, whole};
 use crate::ledger::{Appended, Options, Order};
+use crate::line::Line;
 use crate::log::Log;
 use crate::owner::{self, Life, Owner};
 use crate::queue::{Answer, Ticket};
@@ -56,6 +58,7 @@ pub(crate) struct Writer {
     pub(crate) origin: String,
     pub(crate) key: LedgerKey,
     pub(crate) log: Arc<Log>,
+    pub(crate) line: Line,
     owner: Option<Owner>,
     commits: u32,
     /// How many receipts wait to be indexed, as of the last transaction.
@@ -89,8 +92,9 @@ impl Writer {
             let _ = connection.pragma_update(None, "wal_autocheckpoint", database::LONG_LOG);
         }
         let (log, lag) = (Arc::new(Log::new(directory)), head.lag());
+        let line = Line::open(directory)?;
         let directory = directory.to_owned();
-        let mut writer = Self { connection, directory, path, origin, key, log, owner: None, commits: 0, lag, options };
+        let mut writer = Self { connection, directory, path, origin, key, log, line, owner: None, commits: 0, lag, options };
         if !is_current {
             // A change of keys is finished only while nobody else writes.
             writer.transact(Sync::Process, |_| Ok(()))?;
@@ -165,7 +169,9 @@ impl Writer {
     }
 
     fn transact_once<T>(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<T, LedgerError>) -> Result<T, LedgerError> {
-        let Self { connection, path, origin, key, options, directory, owner, lag, .. } = self;
+        let Self { connection, path, origin, key, options, directory, owner, lag, line, .. } = self;
+        // Over when this function is, and not before the transaction is.
+        let _turn = line.turn()?;
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(LedgerError::database("write", path))?;
         let head = Head::read(&transaction).map_err(LedgerError::database("read", path))?;

@@ -4,7 +4,7 @@
 //! of it (placeholders, the proxy's address, an authority to trust) is in their environment from the first one on.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stockade_core::id::SandboxId;
 use stockade_core::spec::SandboxSpec;
@@ -24,6 +24,8 @@ pub struct Opened {
     pub way_out: WayOut,
     /// What programs inside have in their environment because of it.
     pub environment: Vec<(String, OsString)>,
+    /// What goes before everything else in their `PATH`.
+    pub path_prefix: Option<PathBuf>,
 }
 
 /// Why there is no way out.
@@ -44,6 +46,16 @@ impl Opened {
         let mut spec = spec.clone();
         spec.env.retain(|(known, _)| self.environment.iter().all(|(name, _)| name != known));
         spec.env.extend(self.environment.iter().cloned());
+        if let Some(prefix) = &self.path_prefix {
+            for (_, path) in spec.env.iter_mut().filter(|(name, _)| name == "PATH") {
+                let mut whole = prefix.clone().into_os_string();
+                if !path.is_empty() {
+                    whole.push(":");
+                    whole.push(&*path);
+                }
+                *path = whole;
+            }
+        }
         spec.env.sort();
         spec
     }

@@ -2,6 +2,8 @@
 
 mod program;
 
+pub(crate) use program::tool;
+
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;

@@ -3,6 +3,8 @@
 //! It names no host and holds no rule: which connections go where is decided at the other end of the channel. What happens inside is in the
 //! guest's own `wayout.rs`.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -38,6 +40,9 @@ use stockade_wire::plan;
 use crate::backends::BackendError;
 use crate::connection::Passing;
 
+pub(crate) use files::is_beneath;
+pub use files::{MOST_SHOWN, PLACE, Shown, Use, helper};
+
 /// The port of names; it is always taken, and never for anything else.
 const DNS_PORT: u16 = 53;
 
@@ -55,6 +60,8 @@ pub struct WayOut {
     pub authorities: Option<PathBuf>,
     /// The same in Java's own format, shown at [`java_places`].
     pub java_authorities: Option<PathBuf>,
+    /// Further files that programs inside need to know of.
+    pub shown: Vec<Shown>,
     /// A pipe's end: when there is something to read, everything inside is killed. Nothing of it is inside.
     pub alarm: Option<OwnedFd>,
 }
@@ -113,6 +120,7 @@ impl WayOut {
             let most = plan::MOST_PORTS;
             return refuse(format!("hosts are allowed on {} ports, and {most} can be taken", ports.len()), "allow hosts on fewer ports");
         }
+        files::check(&self.shown)?;
         Ok(plan::WayOut { proxy_port: self.proxy_port, ports: ports.into_iter().collect() })
     }
 }
@@ -133,7 +141,15 @@ mod tests {
 
     fn of(proxy_port: u16, ports: &[u16], passing: Passing) -> Result<plan::WayOut, String> {
         let (channel, _) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let way_out = WayOut { channel, proxy_port, ports: ports.to_vec(), authorities: None, java_authorities: None, alarm: None };
+        let way_out = WayOut {
+            channel,
+            proxy_port,
+            ports: ports.to_vec(),
+            authorities: None,
+            java_authorities: None,
+            shown: Vec::new(),
+            alarm: None,
+        };
         way_out.plan(passing).map_err(|error| error.to_string())
     }
 

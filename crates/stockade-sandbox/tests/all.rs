@@ -5,6 +5,8 @@
 mod both;
 #[path = "all/launch.rs"]
 mod launch;
+#[path = "all/shown.rs"]
+mod shown;
 #[path = "all/template.rs"]
 mod template;
 #[path = "all/wayout.rs"]

@@ -14,6 +14,8 @@
 //!
 //! It has a `main` of its own: what Rust's runtime would do before (look at the standard streams, find the limits of the stack by
 //! reading `/proc/self/maps`, handle its overflow) takes a noticeable part of its start, and helps nobody here.
+//!
+//! The same program is a tool inside, where it is shown by the name of one: see [`helper`].
 
 #![cfg_attr(not(test), no_main)]
 
@@ -27,6 +29,7 @@ mod failure;
 mod files;
 mod flow;
 mod forward;
+mod helper;
 mod jail;
 mod listing;
 mod memory;
@@ -44,6 +47,7 @@ mod tree;
 mod watch;
 mod wayout;
 
+use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -53,6 +57,7 @@ use stockade_wire::message::{Reply, Request};
 use stockade_wire::plan::{Basis, JailPlan, Place, TemplatePlan};
 
 use crate::channel::Channel;
+use crate::helper::Tool;
 use crate::server::{End, Server};
 use crate::signals::Role;
 use crate::token::Token;
@@ -60,17 +65,36 @@ use crate::wayout::Way;
 
 /// The descriptor that the control stream is expected on.
 const CONTROL: i32 = 3;
+/// A tool takes fewer than this.
+const MOST_ARGUMENTS: usize = 8;
 /// What a person sees who starts it by hand.
 const HINT: &[u8] = b"stockade-shim: started by stockade inside a sandbox; not meant to be run by hand\n";
 
 // SAFETY: this is the program's `main`, by the name and with the signature that the C library calls.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn main() -> libc::c_int {
+extern "C" fn main(count: libc::c_int, arguments: *const *const libc::c_char) -> libc::c_int {
     signals::ignore_broken_pipes();
+    if let Some(tool) = argument(count, arguments, 0).and_then(Tool::named) {
+        let rest: Vec<&[u8]> = (1..MOST_ARGUMENTS).map_while(|at| argument(count, arguments, at)).collect();
+        return tool.run(&rest);
+    }
     match guest() {
         Some(End::Asked) => libc::EXIT_SUCCESS,
         Some(End::Broken) | None => libc::EXIT_FAILURE,
     }
+}
+
+/// One of the program's arguments. Nothing changes them while it runs.
+fn argument(count: libc::c_int, arguments: *const *const libc::c_char, at: usize) -> Option<&'static [u8]> {
+    if usize::try_from(count).is_ok_and(|count| at < count) {
+        // SAFETY: the C library gives `main` an array of `count` pointers that stays as it is, and `at` is less.
+        let place = unsafe { arguments.add(at) };
+        // SAFETY: the same.
+        let text = unsafe { *place };
+        // SAFETY: each of them points to a C string that lives as long as the process.
+        return Some(unsafe { CStr::from_ptr(text) }.to_bytes());
+    }
+    None
 }
 
 /// `None` where the handshake or the jail failed.

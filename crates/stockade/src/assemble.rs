@@ -165,6 +165,8 @@ pub(crate) struct Additions {
     pub(crate) tokens: Option<u64>,
     /// Logins whose tokens are among the secrets.
     pub(crate) logins: Vec<Login>,
+    /// What the call is, where it is a capability's.
+    pub(crate) purpose: String,
     /// Variables; those of flags come first.
     pub(crate) variables: Vec<(String, OsString)>,
     /// How the workspace is where nobody said so.

@@ -1,9 +1,11 @@
 //! The daemon under load: many callers at once whose runs are allowed, denied, slow, long-winded, cut short, cancelled or crash; then it is told to end
-//! while they run; then it is killed, or its launcher is, at any moment, again and again.
+//! while they run; then it is killed, or its launcher is, at any moment, again and again. Some callers do without it, beside it: the ledger is
+//! everybody's.
 //!
-//! Afterwards every answer has its receipts, its memory and descriptors are what they were, and nothing of it is left.
+//! Afterwards every answer has its receipts, and so has whatever ran without an answer; the daemon's memory and descriptors are what they were, and nothing of
+//! it is left. That receipts are whole is stated by itself, with numbers, whatever else was found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use serde_json::Value;
 use super::kill_receipts::{Yard, judge};
 use super::{Bench, Stand, Workspace};
 use crate::arguments::Extent;
-use crate::bounded::{End, Outcome, Started};
+use crate::bounded::{DEADLINE, End, Outcome, Started};
 use crate::failure::Failure;
 use crate::ground::{Ground, Who};
 use crate::processes;
@@ -27,6 +29,15 @@ const NAME: &str = "daemon";
 const TOGETHER: u64 = 5;
 /// How long it may take to be there.
 const LONGEST_START: Duration = Duration::from_secs(20);
+/// One in so many callers does not ask the daemon.
+const BESIDE: u64 = 4;
+/// What a call may take longer for each other caller. All share the processors and the line at the ledger, so one call waits for a part of the work of
+/// each; on two processors, as many as there are need about a tenth of this. One that waits in line is slow, and does not hang.
+const FOR_EACH_OTHER: Duration = Duration::from_secs(1);
+/// What the daemon's runs say with `--verbose`.
+const SERVED: &str = "the daemon has a sandbox ready";
+/// The load comes in so many parts. What is left of it is measured between them: under load it depends on what is under way at that moment.
+const PARTS: u32 = 3;
 /// Memory that it may have more at the end than after the first part, in KiB: what an allocator keeps.
 const SLACK: u64 = 24 << 10;
 /// Descriptors that it may have more when nobody calls: jails that wait come and go.
@@ -41,6 +52,13 @@ struct Amount {
     callers: u64,
     time: Duration,
     kills: u64,
+}
+
+impl Amount {
+    /// How long a call may take. One that takes longer hangs.
+    fn patience(&self) -> Duration {
+        DEADLINE + FOR_EACH_OTHER * u32::try_from(self.callers).unwrap_or(u32::MAX)
+    }
 }
 
 pub(super) fn run(bench: &Bench<'_>) -> Result<Tally, Failure> {
@@ -83,17 +101,27 @@ const CALLS: [Call; 9] =
     [Call::Allowed, Call::Changing, Call::Denied, Call::Slow, Call::LongWinded, Call::Late, Call::Crashing, Call::Told, Call::Killed];
 
 impl Call {
-    fn words(self) -> &'static [&'static str] {
+    /// What is run. `mark` is this call's alone.
+    fn words(self, mark: &str) -> Vec<String> {
+        let script = |script: &str| ["--", "bash", "-c", script].map(str::to_owned).to_vec();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match self {
-            Self::Allowed => &["--", "true"],
-            Self::Changing => &["--", "bash", "-c", "echo after >changed; rm deleted; echo new >new"],
-            Self::Denied => &["--", "factor", "6"],
-            Self::Slow => &["--", "sleep", "0.2"],
-            Self::LongWinded => &["--", "bash", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"],
-            Self::Late => &["--timeout", "200ms", "--", "sleep", "600"],
-            Self::Crashing => &["--", "bash", "-c", "kill -SEGV $$"],
-            Self::Told | Self::Killed => &["--", "bash", "-c", "trap 'exit 9' TERM; setsid sleep 600 & while :; do sleep 0.01; done"],
+            Self::Allowed => words(&["--", "true"]),
+            Self::Changing => script("echo after >changed; rm deleted; echo new >new"),
+            Self::Denied => words(&["--", "factor", "6"]),
+            Self::Slow => words(&["--", "sleep", "0.2"]),
+            Self::LongWinded => script("head -c 3000000 /dev/zero | tr '\\0' x"),
+            Self::Late => words(&["--timeout", "200ms", "--", "sleep", "600"]),
+            Self::Crashing => script("kill -SEGV $$"),
+            Self::Told | Self::Killed => {
+                script(&format!("echo {mark}; trap 'exit 9' TERM; setsid sleep 600 & while :; do sleep 0.01; done"))
+            }
         }
+    }
+
+    /// Whether it is ended from outside. It says its mark then, as soon as it runs: there may be no answer that names a receipt.
+    fn is_ended(self) -> bool {
+        matches!(self, Self::Told | Self::Killed)
     }
 
     /// How it may end.
@@ -116,53 +144,71 @@ struct Answers {
     /// Receipts of what ran to its end, by the call's kind.
     ran: BTreeMap<String, Call>,
     denied: Vec<String>,
-    wrong: Vec<String>,
+    /// Marks of what ran and was ended from outside.
+    marks: BTreeSet<String>,
+    wrong: Vec<(String, String)>,
     ends: BTreeMap<Call, u64>,
+    /// How many ran that had asked the daemon, and how many of them it served.
+    asked: u64,
+    served: u64,
+    times: Vec<Duration>,
 }
 
-/// Many callers for a while; it is told to end while they call, and they notice nothing but that it is slower.
+/// Whom a caller asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Daemon,
+    Beside,
+}
+
+/// Many callers for a while, in parts between which nobody calls; then it is told to end while somebody runs, who notices nothing.
 fn load(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, amount: &Amount, bench: &Bench<'_>) -> Result<(), Failure> {
     let ground = &yard.stand.ground;
     let scene = format!("as {}, {} callers", ground.who.name(), amount.callers);
     let daemon = start(ground)?;
     let answers = Mutex::new(Answers::default());
     let count = AtomicU64::new(0);
-    let end = Instant::now() + amount.time;
-    let (early, ended) = std::thread::scope(|scope| {
-        for caller in 0..amount.callers {
-            let (answers, count) = (&answers, &count);
-            let mut random = Random::of_round(bench.arguments.seed, "daemon-caller", round * 1000 + caller);
-            scope.spawn(move || {
-                while Instant::now() < end {
-                    let call = random.pick(Call::Allowed, &CALLS);
-                    let outcome = one_call(ground, call, &mut random);
-                    count.fetch_add(1, Ordering::Relaxed);
-                    note(&mut answers.lock().unwrap_or_else(PoisonError::into_inner), call, outcome);
-                }
-            });
+    let (mut wrong, mut sizes) = (Vec::new(), Vec::new());
+    for part in 0..PARTS {
+        let end = Instant::now() + amount.time / PARTS;
+        std::thread::scope(|scope| {
+            for caller in 0..amount.callers {
+                let (answers, count) = (&answers, &count);
+                let number = (round * u64::from(PARTS) + u64::from(part)) * 1000 + caller;
+                let mut random = Random::of_round(bench.arguments.seed, "daemon-caller", number);
+                let door = if caller % BESIDE == BESIDE - 1 { Door::Beside } else { Door::Daemon };
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let call = random.pick(Call::Allowed, &CALLS);
+                        let mark = format!("began-{round}-{caller}-{}.", count.fetch_add(1, Ordering::Relaxed));
+                        let outcome = one_call(ground, call, door, &mark, amount.patience(), &mut random);
+                        note(&mut answers.lock().unwrap_or_else(PoisonError::into_inner), call, door, &mark, outcome);
+                    }
+                });
+            }
+        });
+        // What callers that were killed left behind is this process's to bury.
+        processes::reap();
+        // When nobody calls, what is open is what waits.
+        let quiet = Instant::now() + LONGEST_START;
+        while size(daemon.pid()).is_some_and(|(_, open)| open > SPARE) && Instant::now() < quiet {
+            std::thread::sleep(Duration::from_millis(50));
         }
-        std::thread::sleep(amount.time / 4);
-        let early = size(daemon.pid());
-        std::thread::sleep((amount.time / 2).min(end.saturating_duration_since(Instant::now())));
-        let late = size(daemon.pid());
-        (early, late)
-    });
-    let mut wrong = Vec::new();
-    if let (Some((early, _)), Some((late, _))) = (early, ended)
-        && late > early + SLACK
+        match size(daemon.pid()) {
+            Some((_, open)) if open > SPARE => {
+                wrong.push(format!("descriptors are open though nobody calls: {open}, {}", open_files(daemon.pid())));
+            }
+            Some(_) => {}
+            None => wrong.push("it is gone".to_owned()),
+        }
+        sizes.extend(size(daemon.pid()).map(|(kib, _)| kib));
+    }
+    if let (Some(first), Some(last)) = (sizes.first(), sizes.last())
+        && *last > first + SLACK
     {
-        wrong.push(format!("its memory grew from {early} to {late} KiB under the same load"));
+        wrong.push(format!("its memory grew under the same load, measured when nobody called, in KiB: {sizes:?}"));
     }
-    // When nobody calls, what is open is what waits.
-    let quiet = Instant::now() + LONGEST_START;
-    while size(daemon.pid()).is_some_and(|(_, open)| open > SPARE) && Instant::now() < quiet {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    match size(daemon.pid()) {
-        Some((_, open)) if open > SPARE => wrong.push(format!("{open} descriptors are open though nobody calls")),
-        Some(_) => {}
-        None => wrong.push("it is gone".to_owned()),
-    }
+    tally.proofs.push(format!("{scene}: the daemon and its launcher had {sizes:?} KiB after each part, when nobody called"));
     // Told to end while somebody runs: that one finishes.
     let last = Started::new(&mut ground.stockade(["run", "--", "bash", "-c", "sleep 0.5; exit 3"]))?;
     std::thread::sleep(Duration::from_millis(250));
@@ -173,20 +219,62 @@ fn load(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, amount: &Amount, ben
     }
     let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
     tally.runs += count.load(Ordering::Relaxed);
-    wrong.extend(answers.wrong);
-    for (call, many) in answers.ends {
+    // Each asked for its own reason to be here: a load that the daemon never saw proves nothing about it.
+    if answers.served < answers.asked / 2 {
+        wrong.push(format!("the daemon served {} of {} runs that asked it", answers.served, answers.asked));
+    }
+    for (call, many) in &answers.ends {
         *tally.phases.entry(format!("{call:?}").to_lowercase()).or_default() += many;
     }
+    *tally.phases.entry("served".into()).or_default() += answers.served;
     tally.wrong(round, &scene, wrong);
+    for (kind, what) in &answers.wrong {
+        tally.wrong_as(round, &scene, kind.clone(), what.clone());
+    }
+    tally.proofs.push(format!("{scene}: {}", spans(&answers.times)));
+    let before = tally.findings.len();
     yard.stand.look(tally, round, &scene, Workspace::Same)?;
+    let holds = !tally.findings.iter().skip(before).any(|finding| finding.what.starts_with("the receipts do not hold"));
     let news = all_news(yard)?;
-    tally.wrong(round, &scene, unwritten(&news, &answers.ran, &answers.denied));
+    let lost = unwritten(&news, &answers);
+    let many = |kind: &str| news.iter().filter(|receipt| receipt.get("kind").and_then(Value::as_str) == Some(kind)).count();
+    tally.proofs.push(format!(
+        "{scene}: {} receipts ({} intents, {} outcomes, {} denials); named by answers {} runs and {} denials, and {} ran without an answer: {} lost or \
+         doubled; the chain {}",
+        news.len(),
+        many("intent"),
+        many("outcome"),
+        many("denied"),
+        answers.ran.len(),
+        answers.denied.len(),
+        answers.marks.len(),
+        lost.len(),
+        if holds { "holds" } else { "DOES NOT HOLD" },
+    ));
+    for what in lost {
+        tally.wrong_as(round, &scene, "receipts lost or doubled".into(), what);
+    }
     Ok(())
 }
 
-fn one_call(ground: &Ground, call: Call, random: &mut Random) -> Result<Outcome, Failure> {
-    let words = ["--json", "run"].iter().chain(call.words());
-    let started = Started::new(&mut ground.stockade(words))?;
+/// How long calls took.
+fn spans(times: &[Duration]) -> String {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let at = |part: f64| times.get(((times.len() as f64 - 1.0) * part).max(0.0) as usize).copied().unwrap_or_default().as_secs_f64();
+    format!("{} calls took {:.1} s in the middle, {:.1} s for 99 in 100, {:.1} s at most", times.len(), at(0.5), at(0.99), at(1.0))
+}
+
+fn one_call(ground: &Ground, call: Call, door: Door, mark: &str, patience: Duration, random: &mut Random) -> Result<Outcome, Failure> {
+    // The thin client knows a run by its first word; with another word before it, it is none of the daemon's.
+    let mut words = match door {
+        Door::Daemon => vec!["run".to_owned(), "--verbose".to_owned()],
+        Door::Beside => vec!["--verbose".to_owned(), "run".to_owned()],
+    };
+    if !call.is_ended() {
+        words.push("--json".to_owned());
+    }
+    let started = Started::new(&mut ground.stockade(words.into_iter().chain(call.words(mark))))?;
     let signal = match call {
         Call::Told => Some(Signal::TERM),
         Call::Killed => Some(Signal::KILL),
@@ -196,30 +284,53 @@ fn one_call(ground: &Ground, call: Call, random: &mut Random) -> Result<Outcome,
         std::thread::sleep(Duration::from_millis(random.below(60)));
         tell(started.pid(), signal);
     }
-    Ok(started.finish())
+    Ok(started.finish_within(patience))
 }
 
-fn note(answers: &mut Answers, call: Call, outcome: Result<Outcome, Failure>) {
+fn note(answers: &mut Answers, call: Call, door: Door, mark: &str, outcome: Result<Outcome, Failure>) {
     *answers.ends.entry(call).or_default() += 1;
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(failure) => return answers.wrong.push(failure.to_string()),
+        Err(failure) => return answers.wrong.push(("not started".into(), failure.to_string())),
     };
+    answers.times.push(outcome.time);
+    // Whatever came of it.
+    if call.is_ended() && outcome.stdout.contains(mark) {
+        answers.marks.insert(mark.to_owned());
+    }
+    if let Some(id) = receipt_of(&outcome.stdout) {
+        if call == Call::Denied {
+            answers.denied.push(id.to_owned());
+        } else {
+            answers.ran.insert(id.to_owned(), call);
+        }
+    } else if !call.is_ended() && call.ends().contains(&outcome.end) {
+        answers.wrong.push(("answered without a receipt".into(), format!("{call:?} was answered without a receipt")));
+    }
+    if door == Door::Daemon && !call.is_ended() && call != Call::Denied {
+        answers.asked += 1;
+        answers.served += u64::from(outcome.stderr.contains(SERVED));
+    }
     if !call.ends().contains(&outcome.end) {
         let said = outcome.stdout.get(..outcome.stdout.len().min(300)).unwrap_or_default();
-        answers.wrong.push(format!("{call:?} came to {:?}: {said} {}", outcome.end, outcome.stderr.trim_end()));
-        return;
+        let what = format!(
+            "{call:?} ({door:?}) came to {:?} after {:.1} s: {said} {}",
+            outcome.end,
+            outcome.time.as_secs_f64(),
+            outcome.stderr.trim_end()
+        );
+        answers.wrong.push((format!("{} ({door:?})", kind_of(&outcome)), what));
     }
-    let Some(id) = receipt_of(&outcome.stdout) else {
-        if !matches!(call, Call::Told | Call::Killed) {
-            answers.wrong.push(format!("{call:?} was answered without a receipt"));
-        }
-        return;
-    };
-    if call == Call::Denied {
-        answers.denied.push(id.to_owned());
-    } else {
-        answers.ran.insert(id.to_owned(), call);
+}
+
+/// What kind of wrong end it is: Stockade's own word for it, where there is one.
+fn kind_of(outcome: &Outcome) -> String {
+    let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or(Value::Null);
+    let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);
+    match (&outcome.end, text("/error/step"), text("/error/message")) {
+        (End::Hung(_), ..) => "hung".into(),
+        (_, Some(step), Some(message)) => format!("refused: {step}: {message}"),
+        (end, ..) => format!("came to {end:?}: {}", outcome.stderr.lines().find(|line| line.contains("error")).unwrap_or_default()),
     }
 }
 
@@ -240,28 +351,42 @@ fn receipt_of(said: &str) -> Option<&str> {
     said.split("\"receipt_id\":\"").nth(1)?.split('"').next()
 }
 
-/// What was answered and has no receipt, or not the right ones; and what began and never ended.
-fn unwritten(news: &[Value], ran: &BTreeMap<String, Call>, denied: &[String]) -> Vec<String> {
+/// What was answered, or ran, and has no receipt, or not the right ones; and what began and never ended.
+fn unwritten(news: &[Value], answers: &Answers) -> Vec<String> {
     let mut kinds: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let mut marked: BTreeMap<&str, u64> = BTreeMap::new();
     for receipt in news {
         let text = |name: &str| receipt.get(name).and_then(Value::as_str).unwrap_or_default();
         *kinds.entry((text("receipt_id"), text("kind"))).or_default() += 1;
+        if text("kind") == "intent" {
+            *marked.entry(mark_of(receipt)).or_default() += 1;
+        }
     }
-    let many = |id: &str, kind: &str| kinds.iter().find(|((of, is), _)| *of == id && *is == kind).map_or(0, |(_, many)| *many);
+    let many = |id: &str, kind: &str| kinds.get(&(id, kind)).copied().unwrap_or(0);
     let mut wrong = Vec::new();
-    for (id, call) in ran {
-        let found = (kinds.get(&(id.as_str(), "intent")).copied().unwrap_or(0), kinds.get(&(id.as_str(), "outcome")).copied().unwrap_or(0));
+    for (id, call) in &answers.ran {
+        let found = (many(id, "intent"), many(id, "outcome"));
         if found != (1, 1) {
             wrong.push(format!("{call:?} was answered with {id}, which has {} intents and {} outcomes", found.0, found.1));
         }
     }
-    wrong.extend(denied.iter().filter(|id| many(id, "denied") != 1).map(|id| format!("the denial {id} is not written once")));
+    wrong.extend(answers.denied.iter().filter(|id| many(id, "denied") != 1).map(|id| format!("the denial {id} is not written once")));
+    wrong.extend(
+        answers.marks.iter().filter(|mark| marked.get(mark.as_str()) != Some(&1)).map(|mark| format!("{mark} ran and has no intent")),
+    );
     for (id, kind) in kinds.keys() {
-        if *kind == "intent" && kinds.get(&(*id, "outcome")) != Some(&1) {
+        if *kind == "intent" && many(id, "outcome") != 1 {
             wrong.push(format!("the intent {id} has no outcome"));
         }
     }
     wrong
+}
+
+/// The mark of the call that an intent is for.
+fn mark_of(intent: &Value) -> &str {
+    let words = intent.get("argv").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let script = words.iter().filter_map(Value::as_str).find_map(|word| word.strip_prefix("echo "));
+    script.and_then(|script| script.split(';').next()).unwrap_or_default()
 }
 
 /// Runs are under way when the daemon, or its launcher, is killed.
@@ -273,7 +398,7 @@ fn killed(tally: &mut Tally, yard: &mut Yard<'_>, round: u64, random: &mut Rando
     let name = |number: u64| format!("{round}-{number}");
     let run = |number: u64| {
         let script = format!(": /marks/{}; sleep 0.05; exit 0", name(number));
-        Started::new(&mut ground.stockade(["--json", "run", "--", "bash", "-c", &script]))
+        Started::new(&mut ground.stockade(["run", "--json", "--", "bash", "-c", &script]))
     };
     let started = (0..TOGETHER).map(run).collect::<Result<Vec<Started>, Failure>>()?;
     std::thread::sleep(Duration::from_millis(random.below(120)));
@@ -333,6 +458,15 @@ fn size(daemon: u32) -> Option<(u64, usize)> {
     Some(all)
 }
 
+/// What a process has open, by name.
+fn open_files(pid: u32) -> String {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.join(" ")
+}
+
 fn tell(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
         // It may have ended by itself.
@@ -349,11 +483,32 @@ mod tests {
     #[test]
     fn what_has_no_receipt_is_told() {
         let of = |id: &str, kind: &str| json!({"receipt_id": id, "kind": kind});
-        let ran = BTreeMap::from([("a".to_owned(), Call::Allowed)]);
-        let whole = [of("a", "intent"), of("a", "outcome"), of("b", "denied")];
-        assert_eq!(unwritten(&whole, &ran, &["b".to_owned()]), Vec::<String>::new());
-        assert_eq!(unwritten(&whole[..2], &ran, &["b".to_owned()]).len(), 1, "no denial");
-        assert_eq!(unwritten(&whole[1..], &ran, &["b".to_owned()]).len(), 1, "no intent");
-        assert_eq!(unwritten(&[of("c", "intent")], &BTreeMap::new(), &[]).len(), 1, "no outcome");
+        let marked = |id: &str, mark: &str| json!({"receipt_id": id, "kind": "intent", "argv": Call::Killed.words(mark).split_off(1)});
+        let answers = Answers {
+            ran: BTreeMap::from([("a".to_owned(), Call::Allowed)]),
+            denied: vec!["b".to_owned()],
+            marks: BTreeSet::from(["began-0-1-2.".to_owned()]),
+            ..Answers::default()
+        };
+        let whole = [of("a", "outcome"), of("b", "denied"), marked("c", "began-0-1-2."), of("c", "outcome"), of("a", "intent")];
+        assert_eq!(unwritten(&whole, &answers), Vec::<String>::new());
+        for (missing, wrong) in [(0, 2), (1, 1), (2, 1), (3, 1), (4, 1)] {
+            let mut some = whole.to_vec();
+            some.remove(missing);
+            assert_eq!(unwritten(&some, &answers).len(), wrong, "without {}", whole[missing]);
+        }
+        let twice: Vec<Value> = whole.iter().chain(&whole[4..]).cloned().collect();
+        assert_eq!(unwritten(&twice, &answers).len(), 1, "two intents");
+    }
+
+    #[test]
+    fn a_wrong_end_is_of_the_kind_that_stockade_names() {
+        let of = |end: End, stdout: &str, stderr: &str| {
+            kind_of(&Outcome { end, stdout: stdout.into(), stderr: stderr.into(), time: Duration::ZERO })
+        };
+        let refused = r#"{"error":{"step":"receipts","message":"held"}}"#;
+        assert_eq!(of(End::Code(125), refused, ""), "refused: receipts: held");
+        assert_eq!(of(End::Hung("a story".into()), refused, ""), "hung");
+        assert_eq!(of(End::Code(1), "", "note\nerror: no"), "came to Code(1): error: no");
     }
 }

@@ -64,18 +64,13 @@ impl Owner {
     }
 
     /// As [`Self::register`], with a ticket that was signed elsewhere.
-    pub fn present(
-        &mut self,
-        sandbox: &SandboxLabel,
-        purpose: &str,
-        ticket: Ticket,
-        wishes: Vec<Wish>,
-    ) -> Result<Registered, ClientError> {
+    pub fn present(&mut self, sandbox: &SandboxLabel, purpose: &str, ticket: Ticket, wishes: Vec<Wish>) -> Result<Registered, ClientError> {
         let bindings: Vec<_> = wishes.iter().map(|wish| wish.binding.clone()).collect();
         match self.ask(|id| Ask::Register { id, sandbox: sandbox.clone(), purpose: purpose.to_owned(), ticket, wishes })? {
             Reply::Registered { pass, placeholders, .. } if placeholders.len() == bindings.len() => {
                 let placeholders = placeholders.into_iter().map(|(text, fact)| (Placeholder::from_wire(text), fact));
-                let bound = bindings.into_iter().zip(placeholders).map(|(binding, (placeholder, fact))| Bound { binding, placeholder, fact });
+                let bound =
+                    bindings.into_iter().zip(placeholders).map(|(binding, (placeholder, fact))| Bound { binding, placeholder, fact });
                 Ok(Registered { bound: bound.collect(), pass })
             }
             other => Err(unfit(other)),

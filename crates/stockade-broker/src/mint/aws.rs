@@ -4,7 +4,7 @@
 //! (`sts:TagSession`), so the purpose of a call is one of them only where the setting has others.
 
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use stockade_store::settings::providers::Aws;
@@ -12,13 +12,11 @@ use stockade_store::settings::providers::Aws;
 use super::http::{self, Answer, Request, below};
 use super::sigv4::{self, PathEncoding, Scope, Signable};
 use super::xml::Texts;
-use super::{Asking, MintError, Minted};
+use super::{Asking, MintError, Minted, told};
 use crate::SecretValue;
 
 /// The shortest and the longest that STS lends a role for.
 const SECONDS: std::ops::RangeInclusive<u32> = 900..=43_200;
-/// By how much clocks may differ before STS refuses a signature.
-const SKEW: Duration = Duration::from_mins(15);
 const MAX_POLICY: usize = 2048;
 const MAX_SESSION_NAME: usize = 64;
 const MAX_TAG: usize = 256;
@@ -132,24 +130,22 @@ fn read(aws: &Aws, session: &str, answer: &Answer, asking: &Asking<'_>) -> Resul
     if !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(failed("the id of the access key is none"));
     }
-    let end: jiff::Timestamp = text("Credentials/Expiration")?.parse().map_err(|_| failed("the time of its end is no time"))?;
-    let longest = Duration::from_secs(aws.seconds.unwrap_or(*SECONDS.start()).into()) + SKEW;
-    if SystemTime::from(end) > asking.now + longest {
-        return Err(failed("it gives credentials that last longer than was asked for"));
-    }
+    let longest = Duration::from_secs(aws.seconds.unwrap_or(*SECONDS.start()).into());
+    let end = told::until(STEP, asking.now, text("Credentials/Expiration")?, longest)?;
     let role = aws.role.rsplit('/').next().unwrap_or_default();
     if !arn.ends_with(&format!(":assumed-role/{role}/{session}")) {
         return Err(failed("it gives credentials of another role or session"));
     }
     let value = |text: &str| SecretValue::new(text.as_bytes().to_vec()).map_err(|bad| failed(bad.to_string()));
     let parts = vec![value(secret)?, value(token)?];
-    let expiration = end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let written = jiff::Timestamp::try_from(end).map_err(|_| failed("the end that it tells is no date"))?;
+    let expiration = written.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let credentials = Credentials { access_key_id: id, secret_access_key: secret, token, expiration, role_arn: &aws.role };
     let mut json = Vec::with_capacity(answer.bytes().len() + aws.role.len() + 1024);
     serde_json::to_writer(&mut json, &credentials).map_err(|_| failed("what it answers cannot be kept"))?;
     let whole = SecretValue::new(json).map_err(|bad| failed(bad.to_string()))?;
     let face = Some(value(id)?);
-    Ok(Minted { parts, face, ..Minted::new(whole, Some(end.into()), scope(aws, &asking.clean(arn))) })
+    Ok(Minted { parts, face, ..Minted::new(whole, Some(end), scope(aws, &asking.clean(arn))) })
 }
 
 fn scope(aws: &Aws, arn: &str) -> String {
@@ -163,7 +159,7 @@ fn scope(aws: &Aws, arn: &str) -> String {
     if let Some(identity) = &aws.source_identity {
         let _ = write!(scope, " for {identity}");
     }
-    scope
+    told::scope(&scope)
 }
 
 fn failed(why: impl Into<String>) -> MintError {

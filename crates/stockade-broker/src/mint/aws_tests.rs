@@ -141,8 +141,8 @@ fn answers_that_are_not_what_was_asked_for_are_refused() {
         (xml(ARN, NEW_KEY, "a new secret &#10; with a line break", &in_seconds(900)).replace("&amp;#10;", "&#10;"), "line break"),
         (xml(ARN, "ASIA/EXAMPLE/EXAMPLE", NEW_SECRET, &in_seconds(900)), "id of the access key"),
         (xml(ARN, "ASIA", NEW_SECRET, &in_seconds(900)), "shorter"),
-        (xml(ARN, NEW_KEY, NEW_SECRET, "soon"), "no time"),
-        (xml(ARN, NEW_KEY, NEW_SECRET, &in_seconds(86_400)), "longer than was asked for"),
+        (xml(ARN, NEW_KEY, NEW_SECRET, "soon"), "no date"),
+        (xml(ARN, NEW_KEY, NEW_SECRET, &in_seconds(86_400)), "longer than the 900 seconds"),
         (xml(&ARN.replace("reader", "admin"), NEW_KEY, NEW_SECRET, &in_seconds(900)), "another role"),
         (xml(&format!("{ARN}x"), NEW_KEY, NEW_SECRET, &in_seconds(900)), "another role or session"),
     ] {

@@ -152,6 +152,11 @@ pub(crate) fn below(base: &str, path: &str) -> String {
     format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/'))
 }
 
+/// Whether a request could go there: TLS, or this machine's own loopback.
+pub(crate) fn is_address(url: &str) -> bool {
+    Target::parse(url).is_ok()
+}
+
 /// One segment of a path or a value of a query or form.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -348,12 +353,17 @@ mod tests {
         assert_eq!((answer.status, answer.json::<serde_json::Value>().unwrap()), (200, serde_json::json!({"a": 1})));
         let answer = ask(b"HTTP/1.1 403 No\r\ncontent-length: 38\r\n\r\n{\"errors\":[\"denied\"],\"data\":\"private\"}").unwrap();
         assert_eq!((answer.status, answer.said().as_str()), (403, "denied"));
-        assert!(ask(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{x").unwrap().json::<serde_json::Value>().unwrap_err().contains("not JSON"));
+        assert!(
+            ask(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{x").unwrap().json::<serde_json::Value>().unwrap_err().contains("not JSON")
+        );
     }
 
     #[test]
     fn providers_that_lie_are_refused() {
-        assert!(ask(b"HTTP/1.1 302 Found\r\nlocation: https://elsewhere.example/\r\ncontent-length: 0\r\n\r\n").is_err_and(|e| e.contains("redirect")));
+        assert!(
+            ask(b"HTTP/1.1 302 Found\r\nlocation: https://elsewhere.example/\r\ncontent-length: 0\r\n\r\n")
+                .is_err_and(|e| e.contains("redirect"))
+        );
         let endless = [b"HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n".to_vec(), vec![b'x'; 2 << 20]].concat();
         assert!(ask(&endless).is_err_and(|error| error.contains("1 MiB")));
         let head = [b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'x'; 1 << 20]].concat();

@@ -8,7 +8,7 @@ use stockade_core::escape::escape;
 use stockade_store::settings::providers::Infisical;
 
 use super::http::{Request, below, encode};
-use super::taken::give_back;
+use super::told::{self, give_back};
 use super::{Asking, MintError, Minted};
 use crate::SecretValue;
 
@@ -53,7 +53,8 @@ pub(crate) fn mint(infisical: &Infisical, asking: &Asking<'_>) -> Result<Minted,
     let minted = read(infisical, address, &token, asking);
     // It ends by itself too, only later.
     let url = below(address, "api/v1/auth/token/revoke");
-    let _ = give_back("logging out of Infisical", &Request::json(&url, &json!({ "accessToken": &*token.to_text() })), ca_file);
+    let request = Request::json(&url, &json!({ "accessToken": &*token.to_text() }));
+    let _ = give_back("logging out of Infisical", &request, ca_file, &[], None);
     minted
 }
 
@@ -76,7 +77,8 @@ fn read(infisical: &Infisical, address: &str, token: &SecretValue, asking: &Aski
         return Err(MintError::new(READ, format!("asked for `{}`, it gives another secret", escape(key))));
     }
     let value = asking.take(READ, secret.value)?;
-    Ok(Minted::new(value, None, format!("project {project} environment {environment} folder {folder} key {key}")))
+    let scope = format!("project {project} environment {environment} folder {folder} key {key}");
+    Ok(Minted::new(value, None, told::scope(&scope)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use stockade_store::settings::providers::Keychain;
 
 use super::program::{Hints, operand, value_of};
-use super::{Asking, MintError, Minted};
+use super::{Asking, MintError, Minted, told};
 
 const STEP: &str = "reading from the keychain";
 
@@ -30,7 +30,7 @@ pub(crate) fn mint(keychain: &Keychain, asking: &Asking<'_>) -> Result<Minted, M
     let account = operand(STEP, "account", &keychain.account)?;
     let scope = format!("service {service} account {account}");
     let argv = HERE.argv(&service, &account);
-    Ok(Minted::new(value_of(STEP, &argv, asking, HERE.hints())?, None, scope))
+    Ok(Minted::new(value_of(STEP, &argv, asking, HERE.hints())?, None, told::scope(&scope)))
 }
 
 impl System {

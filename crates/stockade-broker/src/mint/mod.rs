@@ -4,16 +4,22 @@
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
 mod aws;
+mod gcp;
+mod github;
 pub(crate) mod http;
 mod infisical;
+mod jwt;
 mod keychain;
+mod kubernetes;
+pub(crate) mod oauth;
 mod onepassword;
 pub(crate) mod pem;
 mod program;
 pub(crate) mod sigv4;
 #[cfg(test)]
 pub(crate) mod stand_in;
-mod taken;
+mod token;
+mod told;
 mod vault;
 mod xml;
 
@@ -147,10 +153,10 @@ pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, M
         Provider::Vault(vault) => vault::mint(vault, asking),
         Provider::Infisical(infisical) => infisical::mint(infisical, asking),
         Provider::Aws(aws) => aws::mint(aws, asking),
-        Provider::Gcp(_)
-        | Provider::Kubernetes(_)
-        | Provider::Github(_)
-        | Provider::Oauth(_) => Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word()))),
+        Provider::Gcp(gcp) => gcp::mint(gcp, asking),
+        Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
+        Provider::Github(github) => github::mint(github, asking),
+        Provider::Oauth(oauth) => oauth::mint(oauth, asking),
     }
 }
 

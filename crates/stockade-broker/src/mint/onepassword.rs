@@ -6,7 +6,7 @@ use stockade_core::escape::escape;
 use stockade_store::settings::providers::Onepassword;
 
 use super::program::{Hints, operand, value_of};
-use super::{Asking, MintError, Minted};
+use super::{Asking, MintError, Minted, told};
 
 const STEP: &str = "reading from 1Password";
 
@@ -28,7 +28,7 @@ pub(crate) fn mint(onepassword: &Onepassword, asking: &Asking<'_>) -> Result<Min
         missing: "install 1Password's command-line tool `op`, then sign in: op signin".to_owned(),
         failed: "sign in and see whether the item is there: op signin, then op item list".to_owned(),
     };
-    Ok(Minted::new(value_of(STEP, &argv, asking, hints)?, None, scope))
+    Ok(Minted::new(value_of(STEP, &argv, asking, hints)?, None, told::scope(&scope)))
 }
 
 #[cfg(test)]

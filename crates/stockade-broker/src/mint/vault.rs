@@ -13,7 +13,7 @@ use stockade_core::escape::escape;
 use stockade_store::settings::providers::{Vault, VaultAuth};
 
 use super::http::{Request, below, encode};
-use super::taken::give_back;
+use super::told::{self, give_back};
 use super::{Asking, MintError, Minted};
 use crate::SecretValue;
 
@@ -136,7 +136,7 @@ impl Session {
         }
         let field = escape(&vault.field);
         match fields.remove(&vault.field) {
-            Some(Value::String(text)) => Ok(Minted::new(asking.take(READ, text)?, expires, scope)),
+            Some(Value::String(text)) => Ok(Minted::new(asking.take(READ, text)?, expires, told::scope(&scope))),
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
                 Err(failed(&format!("the field `{field}` is not text")))
             }
@@ -146,18 +146,19 @@ impl Session {
 
     /// Gives back the lease, then the login.
     fn end(&self) -> Result<(), MintError> {
+        let (ca_file, hidden) = (self.ca_file.as_deref(), std::slice::from_ref(&self.token));
         let mut left = Ok(());
         if let Some(lease) = &self.lease {
             let url = below(&self.address, "v1/sys/leases/revoke");
             let request = self.ask(Request::json(&url, &json!({ "lease_id": lease })).method("PUT"));
-            left = give_back("giving a lease back to Vault", &request, self.ca_file.as_deref());
+            left = give_back("giving a lease back to Vault", &request, ca_file, hidden, None);
         }
         match self.whose {
             Token::Given | Token::Batch => left,
             // The leases of a login end with it, also where a policy does not let it end one by itself.
             Token::Ours => {
                 let url = below(&self.address, "v1/auth/token/revoke-self");
-                give_back("logging out of Vault", &self.ask(Request::get(&url).method("PUT")), self.ca_file.as_deref())
+                give_back("logging out of Vault", &self.ask(Request::get(&url).method("PUT")), ca_file, hidden, None)
             }
         }
     }

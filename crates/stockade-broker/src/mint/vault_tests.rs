@@ -97,7 +97,10 @@ fn a_lease_had_with_a_token_is_given_back_and_the_token_stays() {
 
     let vault = provider(Value::Null, (200, leased(3600)), 403);
     let minted = ask(&by_token(&vault.address, "database/creds/reader"), SECRETS).unwrap();
-    assert_eq!(minted.revoke.unwrap()().unwrap_err().to_string(), "giving a lease back to Vault: it answers 403");
+    assert_eq!(
+        minted.revoke.unwrap()().unwrap_err().to_string(),
+        "giving a lease back to Vault: it answers 403: no reason that can be read"
+    );
 }
 
 #[test]

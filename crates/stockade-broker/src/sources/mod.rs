@@ -192,11 +192,7 @@ impl SourceError {
 }
 
 /// Asks a source that does not depend on the caller. `None`: the store was asked without a setting, and has none.
-pub(crate) fn fetch(
-    name: &SecretName,
-    source: Option<&SecretSource>,
-    asking: &Asking<'_>,
-) -> Result<Option<Lease>, SourceError> {
+pub(crate) fn fetch(name: &SecretName, source: Option<&SecretSource>, asking: &Asking<'_>) -> Result<Option<Lease>, SourceError> {
     let (around, now) = (asking.around, asking.now);
     match source {
         None => Ok(around.store.get(name)?.map(|value| Lease::new(value, None, now, FRESH))),

@@ -511,7 +511,13 @@ mod tests {
             Ask::Hello { version: 1, role: Role::Owner { key: Some([7; KEY]) } },
             Ask::Hello { version: 9, role: Role::Egress { pass: None } },
             Ask::Hello { version: 9, role: Role::Egress { pass: Some([8; 16]) } },
-            Ask::Register { id: 7, sandbox: sandbox.clone(), purpose: "git.log".into(), ticket: Ticket([3; crate::ticket::TICKET]), wishes },
+            Ask::Register {
+                id: 7,
+                sandbox: sandbox.clone(),
+                purpose: "git.log".into(),
+                ticket: Ticket([3; crate::ticket::TICKET]),
+                wishes,
+            },
             Ask::Release { id: 8, sandbox: sandbox.clone() },
             Ask::Redact {
                 id: 11,

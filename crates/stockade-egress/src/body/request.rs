@@ -101,6 +101,14 @@ impl Checks {
 }
 
 impl RequestBody {
+    /// All of it, where it is here.
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        match self {
+            Self::Whole(bytes) => bytes.as_ref(),
+            Self::Empty | Self::Streamed(_) => None,
+        }
+    }
+
     pub(crate) fn streamed(inner: Incoming, checks: Checks, replacer: Option<BodyReplacer>) -> Self {
         Self::Streamed(Box::new(Streamed { inner, checks, replacer, ended: false }))
     }

@@ -21,9 +21,12 @@ use super::head::Shape;
 use super::headers;
 use super::pool::{Destination, Freshness, Protocol, Route, Scheme, route};
 use super::upgrade;
+use crate::aws::keys::Keys;
+use crate::aws::resign::{self, MAX_HASHED, Signed};
 use crate::body::answer::{AnswerBody, Metered, ScrubWith};
 use crate::body::decode::{Coding, Decoder};
 use crate::body::request::{Checks, RequestBody, Stopped};
+use crate::desk;
 use crate::egress::Shared;
 use crate::event::Subject;
 use crate::meter::Meter;
@@ -33,7 +36,7 @@ use crate::rules::judge::{Asked, Denied, Judge};
 use crate::rules::path::segments;
 use crate::sandbox::{Found, Sandbox};
 use crate::secrets::SecretValue;
-use crate::secrets::binding::{Bound, Place};
+use crate::secrets::binding::{Bound, Form, Place};
 use crate::secrets::needles::Needles;
 use crate::secrets::substitute::{self, BodyReplacer, BodyWatch};
 
@@ -60,6 +63,8 @@ pub(crate) enum LegTarget {
     Named,
     /// To the host the connection was made for, and no other.
     Fixed(Destination),
+    /// Nowhere: the desk answers as the metadata server of a cloud.
+    Metadata,
 }
 
 /// What a request needs after it was judged.
@@ -70,23 +75,46 @@ pub(crate) struct Approved {
     pub(crate) found: Vec<Found>,
     /// Secrets that the request carries, as bits.
     pub(crate) carried: u64,
+    /// How it is signed anew, where it was signed inside.
+    signing: Option<(Signed, Keys)>,
+    coded: Coded,
+}
+
+/// What is done with an answer in a coding of its own, where secrets are looked for in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coded {
+    /// It is decoded.
+    Decoded,
+    /// It is searched as it is.
+    AsIs,
 }
 
 /// Serves one request; a refusal is an answer.
-pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Result<Response<AnswerBody>, Infallible> {
-    let shared = Arc::clone(&leg.shared);
+pub(crate) async fn serve(leg: Arc<Leg>, request: Request<Incoming>) -> Result<Response<AnswerBody>, Infallible> {
     let is_upgrade = leg.protocol == Protocol::Http1 && request.headers().contains_key(header::UPGRADE);
-    let named = destination(&leg, &request);
+    let mut answer = match desk::asked(&leg, &request) {
+        Some(part) => desk::serve(&leg, part, request).await,
+        None => pass_on(&leg, request, is_upgrade).await,
+    };
+    if is_upgrade && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        // Whatever the client says next was not looked at as a request.
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(answer)
+}
+
+async fn pass_on(leg: &Leg, mut request: Request<Incoming>, is_upgrade: bool) -> Response<AnswerBody> {
+    let named = destination(leg, &request);
     let (host, port) = match &named {
         Ok(destination) => (destination.host.to_string(), destination.port),
         Err((_, text)) => (text.clone(), 0),
     };
-    let record = Record::of_text(&shared.events, &leg.sandbox, Subject::Request, host, port);
+    let record = Record::of_text(&leg.shared.events, &leg.sandbox, Subject::Request, host, port);
     let record = Arc::new(record.of_request(request.method(), request.uri().path()));
     let answered = match named {
-        Ok(destination) => match approve(&leg, &mut request, destination, &record).await {
-            Ok(approved) if is_upgrade => upgrade::serve(&leg, request, approved).await,
-            Ok(approved) => send(&leg, request, approved).await,
+        Ok(destination) => match approve(leg, &mut request, destination, &record).await {
+            Ok(approved) if is_upgrade => upgrade::serve(leg, request, approved).await,
+            Ok(approved) => send(leg, request, approved).await,
             Err(refusal) => {
                 if leg.protocol == Protocol::Http2 {
                     take_in(request.body_mut()).await;
@@ -96,12 +124,7 @@ pub(crate) async fn serve(leg: Arc<Leg>, mut request: Request<Incoming>) -> Resu
         },
         Err((refusal, _)) => Err(refusal),
     };
-    let mut answer = answered.unwrap_or_else(|refusal| refused(&record, &refusal));
-    if is_upgrade && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Whatever the client says next was not looked at as a request.
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(answer)
+    answered.unwrap_or_else(|refusal| refused(&record, &refusal))
 }
 
 /// Takes in what little a refused request still has to say: a client over HTTP/2 whose stream ends before it was done may not look at the answer.
@@ -165,6 +188,7 @@ fn destination(leg: &Leg, request: &Request<Incoming>) -> Result<Destination, (R
             }
             destination.clone()
         }
+        LegTarget::Metadata => return Err((Refusal::Unsupported("this address serves metadata only"), String::new())),
         LegTarget::Named => {
             let Some(authority) = uri.authority() else {
                 return Err((Refusal::Unsupported("a proxy is asked for a whole address, as in `GET http://host/`"), String::new()));
@@ -184,7 +208,7 @@ fn destination(leg: &Leg, request: &Request<Incoming>) -> Result<Destination, (R
             let (host, port) = parse(text, destination.scheme.port())?;
             if (&host, port) != (&destination.host, destination.port) {
                 let place = match leg.target {
-                    LegTarget::Fixed(_) => "connection",
+                    LegTarget::Fixed(_) | LegTarget::Metadata => "connection",
                     LegTarget::Named => "target",
                 };
                 return Err(differ(place, &destination, "`host` header", text));
@@ -236,8 +260,14 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     if let Some(name) = first_name(sandbox, survey.present & !bound) {
         return Err(Refusal::SecretElsewhere { name, host: host.clone() });
     }
+    let signed = resign::recognise(&sandbox.bound, bound, request.headers(), request.uri())?;
+    if let Some(secret) = signed.as_ref().filter(|_| is_upgrade).and_then(|signed| sandbox.bound.get(signed.index)) {
+        return Err(Refusal::Signature { name: Arc::clone(&secret.name), why: "it asks for an upgrade" });
+    }
+    let keys = sandbox.bound_where(|bound| bound.form == Form::AwsKeys);
     let in_query = survey.query & sandbox.in_query();
-    let carried = survey.header | in_query;
+    let plain = (survey.header & !keys) | in_query;
+    let carried = plain | signed.as_ref().map_or(0, |signed| 1 << signed.index);
     for secret in bits(sandbox, carried) {
         if *scheme == Scheme::Http && !secret.grants_address(host, *port) {
             return Err(Refusal::SecretInTheOpen { name: Arc::clone(&secret.name), host: host.clone() });
@@ -249,14 +279,15 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     }
     // Every value bound to the host is asked for: an answer may hold one that another request sent.
     let found = if bound == 0 { Vec::new() } else { sandbox.values(&*shared.secrets, bound, carried).await? };
+    let signing = signed.map(|signed| with_keys(sandbox, &found, signed)).transpose()?;
     let now = SystemTime::now();
     for secret in bits(sandbox, carried) {
         secret.spend(now)?;
         record.use_secret(&secret.name);
     }
     let needles = if found.is_empty() { None } else { sandbox.needles(bound, &found) };
-    let secrets = pairs(sandbox, &found, carried);
-    if survey.header & bound != 0 {
+    let secrets = pairs(sandbox, &found, plain);
+    if plain & survey.header != 0 {
         substitute::replace_headers(request.headers_mut(), &secrets);
     }
     if in_query != 0
@@ -264,14 +295,20 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     {
         *request.uri_mut() = Uri::try_from(target.as_str()).map_err(|_| Refusal::Shape(Shape::Target))?;
     }
-    if needles.is_some() {
+    // Objects come in parts and in codings that are their own, and hold nothing of what a request said.
+    let is_from_store = signing.as_ref().is_some_and(|(signed, _)| signed.is_for_store()) && bound & !keys == 0;
+    let coded = if is_from_store { Coded::AsIs } else { Coded::Decoded };
+    if is_from_store {
+        // Which service it is the program says: whoever would code an answer only on its way is asked not to.
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    } else if needles.is_some() {
         headers::make_searchable(request.headers_mut());
     } else if is_metered {
         // Nothing decodes the answer then, so it must come as it is.
         headers::make_searchable(request.headers_mut());
         request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    Ok(Approved { destination, record: Arc::clone(record), needles, found, carried })
+    Ok(Approved { destination, record: Arc::clone(record), needles, found, carried, signing, coded })
 }
 
 fn first_name(sandbox: &Sandbox, set: u64) -> Option<Arc<str>> {
@@ -287,6 +324,19 @@ fn pairs<'a>(sandbox: &'a Sandbox, found: &'a [Found], set: u64) -> Vec<(&'a Bou
     wanted.filter_map(|(index, value)| sandbox.bound.get(*index).map(|bound| (bound, value))).collect()
 }
 
+/// What a signature is made with.
+fn with_keys(sandbox: &Sandbox, found: &[Found], signed: Signed) -> Result<(Signed, Keys), Refusal> {
+    let value = found.iter().find(|(index, _)| *index == signed.index).map(|(_, value)| value);
+    match (value.and_then(Keys::parse), sandbox.bound.get(signed.index)) {
+        (Some(keys), _) => Ok((signed, keys)),
+        (None, Some(bound)) => {
+            let why = "its value is not keys of AWS in JSON".to_owned();
+            Err(Refusal::SecretUnavailable { name: Arc::clone(&bound.name), why })
+        }
+        (None, None) => Err(Refusal::Unsupported("a signature for a secret that is not there")),
+    }
+}
+
 fn target_of(uri: &Uri) -> String {
     uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string)
 }
@@ -299,7 +349,7 @@ fn head_size<B>(request: &Request<B>) -> u64 {
 
 /// Sends an approved request and prepares its answer.
 async fn send(leg: &Leg, request: Request<Incoming>, approved: Approved) -> Result<Response<AnswerBody>, Refusal> {
-    let Approved { destination, record, needles, found, carried } = approved;
+    let Approved { destination, record, needles, found, carried, signing, coded } = approved;
     let (parts, body) = request.into_parts();
     let is_head = parts.method == Method::HEAD;
     let path = parts.uri.path().to_owned();
@@ -308,8 +358,17 @@ async fn send(leg: &Leg, request: Request<Incoming>, approved: Approved) -> Resu
     headers::remove_hop_by_hop(request.headers_mut());
     // hyper has told the client to go on when its body is first read.
     request.headers_mut().remove(header::EXPECT);
-    let body = prepare_body(leg, &mut request, body, &destination, &record, &stopped, &found, carried).await?;
+    let hashed = signing.as_ref().map(|(signed, _)| signed).filter(|signed| signed.needs_body());
+    let is_long = body.size_hint().exact().is_none_or(|length| length > WHOLE_BODY);
+    let _place = if hashed.is_some() && is_long { leg.sandbox.held.acquire().await.ok() } else { None };
+    let body = prepare_body(leg, &mut request, body, &destination, &record, &stopped, &found, carried, hashed).await?;
     let mut request = request.map(|()| body);
+    if let Some((signed, keys)) = &signing {
+        let host = authority(&destination);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let whole = request.body().whole().cloned().unwrap_or_default();
+        signed.sign(&method, &uri, request.headers_mut(), &host, keys, &whole)?;
+    }
     let mut wanted = None;
     let (answer, lease) = loop {
         let (route, freshness) = route(&leg.shared, &leg.sandbox, &destination, leg.protocol, wanted).await?;
@@ -341,7 +400,7 @@ async fn send(leg: &Leg, request: Request<Incoming>, approved: Approved) -> Resu
         }
     };
     let sandbox = leg.sandbox.rules.meters(&destination.host, destination.port).then(|| Arc::clone(&leg.sandbox));
-    let answer = prepare_answer(answer, lease, record, needles, is_head, sandbox)?;
+    let answer = prepare_answer(answer, lease, record, needles, coded, is_head, sandbox)?;
     match leg.sandbox.rules.exchange(&destination.host, destination.port, &path) {
         Some(exchange) => {
             let (mut parts, body) = answer.into_parts();
@@ -360,10 +419,15 @@ fn broke_off(destination: &Destination, error: &hyper::Error) -> Refusal {
     Refusal::Unreachable { host: destination.host.clone(), port: destination.port, why }
 }
 
+/// The host as the next leg is told it.
+fn authority(destination: &Destination) -> String {
+    let Destination { host, port, scheme } = destination;
+    if scheme.port() == *port { host.to_string() } else { format!("{host}:{port}") }
+}
+
 /// The target in the form the next leg needs, and one `Host` or `:authority` that is the one that was checked.
 pub(crate) fn address<B>(request: &mut Request<B>, destination: &Destination, spoken: Protocol) -> Result<(), Refusal> {
-    let default_port = destination.scheme.port() == destination.port;
-    let authority = if default_port { destination.host.to_string() } else { format!("{}:{}", destination.host, destination.port) };
+    let authority = authority(destination);
     match spoken {
         Protocol::Http1 => {
             if request.uri().authority().is_some() {
@@ -397,6 +461,7 @@ async fn prepare_body(
     stopped: &Stopped,
     found: &[Found],
     carried: u64,
+    hashed: Option<&Signed>,
 ) -> Result<RequestBody, Refusal> {
     if body.is_end_stream() {
         return Ok(RequestBody::Empty);
@@ -409,7 +474,7 @@ async fn prepare_body(
     let coded = request.headers().contains_key(header::CONTENT_ENCODING);
     let may_carry = |secret: &Bound| destination.scheme == Scheme::Https || secret.grants_address(&destination.host, destination.port);
     let fitting = found.iter().filter_map(|(index, value)| sandbox.bound.get(*index).map(|secret| (*index, secret, value)));
-    let fitting = fitting.filter(|(_, secret, _)| !coded && may_carry(secret));
+    let fitting = fitting.filter(|(_, secret, _)| !coded && secret.form == Form::Plain && may_carry(secret));
     let path = request.uri().path().to_owned();
     // What can be exchanged for new tokens goes only where these are taken out of the answer.
     let fitting = fitting.filter(|(_, secret, _)| sandbox.rules.may_be_sent(&secret.name, &destination.host, destination.port, &path));
@@ -425,7 +490,10 @@ async fn prepare_body(
     };
     let looked_through = checks.watch.is_some() || replacer.is_some();
     let length = body.size_hint().exact();
-    if !looked_through || length.is_none_or(|length| length > WHOLE_BODY) {
+    if let Some(signed) = hashed.filter(|_| body.size_hint().lower() > MAX_HASHED) {
+        return Err(signed.too_long());
+    }
+    if hashed.is_none() && (!looked_through || length.is_none_or(|length| length > WHOLE_BODY)) {
         if replacer.is_some() {
             request.headers_mut().remove(header::CONTENT_LENGTH);
         }
@@ -437,6 +505,9 @@ async fn prepare_body(
         if let Ok(piece) = frame.map_err(broken)?.into_data() {
             checks.check(&piece)?;
             whole.extend_from_slice(&piece);
+            if let Some(signed) = hashed.filter(|_| whole.len() as u64 > MAX_HASHED) {
+                return Err(signed.too_long());
+            }
         }
     }
     let whole = match &mut replacer {
@@ -460,6 +531,7 @@ fn prepare_answer(
     lease: Option<super::pool::Lease>,
     record: Arc<Record>,
     needles: Option<Arc<Needles>>,
+    coded: Coded,
     is_head: bool,
     metered: Option<Arc<Sandbox>>,
 ) -> Result<Response<AnswerBody>, Refusal> {
@@ -472,7 +544,7 @@ fn prepare_answer(
                 record.note("a secret was taken out of the answer");
             }
             let has_none = is_head || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-            let decoder = if has_none { None } else { decoder(&mut parts.headers)? };
+            let decoder = if has_none || coded == Coded::AsIs { None } else { decoder(&mut parts.headers)? };
             (!has_none).then_some(ScrubWith { decoder, needles })
         }
         None => None,
@@ -505,11 +577,11 @@ pub(crate) fn decoder(headers: &mut ::http::HeaderMap) -> Result<Option<Decoder>
 
 impl Sandbox {
     fn in_query(&self) -> u64 {
-        self.bound_where(|bound| bound.places.query == Place::Replace)
+        self.bound_where(|bound| bound.form == Form::Plain && bound.places.query == Place::Replace)
     }
 
     fn in_body(&self) -> u64 {
-        self.bound_where(|bound| bound.places.body == Place::Replace)
+        self.bound_where(|bound| bound.form == Form::Plain && bound.places.body == Place::Replace)
     }
 
     fn bound_where(&self, fits: impl Fn(&Bound) -> bool) -> u64 {

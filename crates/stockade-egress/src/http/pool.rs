@@ -242,12 +242,13 @@ async fn connect(
     if *scheme == Scheme::Http {
         return Ok((UpstreamStream::Plain(stream), Protocol::Http1));
     }
+    let settings = sandbox.trust.settings(&shared.tls, host, *port).map_err(|error| unreachable(destination, error.to_string()))?;
     let config = match protocol {
-        Protocol::Http1 => &shared.tls.http1,
-        Protocol::Http2 => &shared.tls.http2,
+        Protocol::Http1 => settings.http1,
+        Protocol::Http2 => settings.http2,
     };
     let name = server_name(host).ok_or_else(|| unreachable(destination, "no certificate can carry its name".to_owned()))?;
-    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+    let handshake = TlsConnector::from(config).connect(name, stream);
     let stream = match tokio::time::timeout(HANDSHAKE_PATIENCE, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(unreachable(destination, format!("TLS: {error}"))),

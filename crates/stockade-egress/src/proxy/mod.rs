@@ -12,6 +12,7 @@ use stockade_core::escape::escape;
 use stockade_core::host::HostName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use crate::desk;
 use crate::dns;
 use crate::egress::Shared;
 use crate::event::Subject;
@@ -59,6 +60,9 @@ async fn transparent<S>(shared: &Arc<Shared>, sandbox: &Arc<Sandbox>, address: S
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    if desk::is_metadata(sandbox, &HostName::Address(address.ip()), address.port()) {
+        return serve::http1(shared, sandbox, LegTarget::Metadata, stream).await;
+    }
     let host = HostName::Address(address.ip());
     match named(sandbox, host, address.port()).and_then(|host| tunnel::judge(sandbox, &host, address.port()).map(|judged| (host, judged))) {
         Ok((host, judged)) => tunnel::serve(shared, sandbox, host, address.port(), judged, stream).await,
@@ -236,6 +240,9 @@ where
 }
 
 fn look_up(shared: &Shared, sandbox: &Sandbox, host: &HostName) -> dns::Known {
+    if desk::is_metadata(sandbox, host, desk::METADATA_PORT) {
+        return dns::Known::At(desk::METADATA);
+    }
     if let HostName::Name(name) = host
         && (sandbox.rules.knows(host) || sandbox.rules.mode == Mode::Learn)
     {

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
 use stockade_core::host::{HostName, HostPattern};
 use stockade_core::reach::{HostUse, Reach, TlsUse, Unlisted};
 
@@ -39,6 +40,8 @@ pub struct Rules {
     pub exchanges: Vec<Exchange>,
     /// Who else is asked about each request.
     pub judge: Option<Arc<dyn Judge>>,
+    /// Authorities that these hosts' certificates may also come from; no other host's.
+    pub trust: Vec<(HostPattern, Vec<CertificateDer<'static>>)>,
 }
 
 /// Whether what no rule allows is refused.

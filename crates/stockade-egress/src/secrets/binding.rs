@@ -29,6 +29,19 @@ pub struct Binding {
     pub places: Places,
     /// How much of it there is.
     pub budget: Budget,
+    /// What it is.
+    pub form: Form,
+}
+
+/// What a secret is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Text that takes the place of its placeholder.
+    #[default]
+    Plain,
+    /// Keys of AWS as JSON ([`crate::aws::keys`]); the placeholder is the id of a made-up key, and requests signed with that are signed
+    /// anew. Never put in anywhere as it is.
+    AwsKeys,
 }
 
 /// Where in a request a placeholder is replaced, besides header values.
@@ -68,6 +81,9 @@ pub(crate) struct Bound {
     pub(crate) placeholder: Vec<u8>,
     pub(crate) finder: Finder<'static>,
     pub(crate) places: Places,
+    pub(crate) form: Form,
+    /// Whether programs get the value itself, from the desk: then it is neither put in nor looked for.
+    pub(crate) handed_out: bool,
     hosts: Vec<HostPattern>,
     budget: Budget,
     uses: AtomicU64,
@@ -76,18 +92,24 @@ pub(crate) struct Bound {
 
 impl Bound {
     pub(crate) fn new(binding: Binding) -> Result<Self, EgressError> {
-        let Binding { name, placeholder, hosts, places, budget } = binding;
+        let Binding { name, placeholder, hosts, places, budget, form } = binding;
         if placeholder.len() < MIN_VALUE || !placeholder.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(EgressError::Placeholder { name });
         }
         let placeholder = placeholder.into_bytes();
         let finder = Finder::new(&placeholder).into_owned();
-        Ok(Self { name: name.into(), placeholder, finder, places, hosts, budget, uses: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+        let (uses, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { name: name.into(), placeholder, finder, places, form, handed_out: false, hosts, budget, uses, bytes })
     }
 
     /// Whether it may go to this host.
     pub(crate) fn is_for(&self, host: &HostName, port: u16) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host, port))
+    }
+
+    /// Where it may go, as it was written.
+    pub(crate) fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
     }
 
     /// Whether one of its hosts is this very address, written as such.
@@ -132,7 +154,8 @@ mod tests {
 
     fn binding(budget: Budget) -> Binding {
         let hosts = vec![HostPattern::parse("api.example").unwrap()];
-        Binding { name: "TOKEN".into(), placeholder: "ghp_0123456789abcdef".into(), hosts, places: Places::default(), budget }
+        let (places, form) = (Places::default(), Form::default());
+        Binding { name: "TOKEN".into(), placeholder: "ghp_0123456789abcdef".into(), hosts, places, budget, form }
     }
 
     #[test]

@@ -304,7 +304,7 @@ mod tests {
     use proptest::prelude::*;
     use stockade_core::host::HostPattern;
 
-    use super::super::binding::{Binding, Budget, Places};
+    use super::super::binding::{Binding, Budget, Form, Places};
     use super::*;
 
     const PLACEHOLDER: &str = "ghp_fakefakefakefake";
@@ -313,7 +313,7 @@ mod tests {
     fn bound(places: Places) -> Bound {
         let hosts = vec![HostPattern::parse("api.example").unwrap()];
         let (name, placeholder, budget) = ("TOKEN".to_owned(), PLACEHOLDER.to_owned(), Budget::default());
-        Bound::new(Binding { name, placeholder, hosts, places, budget }).unwrap()
+        Bound::new(Binding { name, placeholder, hosts, places, budget, form: Form::Plain }).unwrap()
     }
 
     fn value() -> SecretValue {

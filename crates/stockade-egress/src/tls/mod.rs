@@ -2,6 +2,7 @@
 
 pub mod authority;
 pub mod hello;
+pub mod trust;
 pub mod upstream;
 
 use std::sync::{Arc, OnceLock};

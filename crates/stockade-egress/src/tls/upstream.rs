@@ -26,6 +26,7 @@ pub enum Roots {
 pub(crate) struct UpstreamTls {
     pub(crate) http1: Arc<ClientConfig>,
     pub(crate) http2: Arc<ClientConfig>,
+    roots: Arc<RootCertStore>,
 }
 
 impl UpstreamTls {
@@ -44,14 +45,25 @@ impl UpstreamTls {
         if store.is_empty() {
             return Err(EgressError::NoRoots);
         }
+        Self::of_roots(Arc::new(store))
+    }
+
+    /// The same, and these authorities.
+    pub(crate) fn with_also(&self, authorities: impl Iterator<Item = CertificateDer<'static>>) -> Result<Self, EgressError> {
+        let mut store = RootCertStore::clone(&self.roots);
+        store.add_parsable_certificates(authorities);
+        Self::of_roots(Arc::new(store))
+    }
+
+    fn of_roots(roots: Arc<RootCertStore>) -> Result<Self, EgressError> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(store)
+            .with_root_certificates(Arc::clone(&roots))
             .with_no_client_auth();
         let (mut http1, mut http2) = (config.clone(), config);
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         http2.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { http1: Arc::new(http1), http2: Arc::new(http2) })
+        Ok(Self { http1: Arc::new(http1), http2: Arc::new(http2), roots })
     }
 }
 

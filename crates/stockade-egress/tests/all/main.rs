@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice, clippy::panic, reason = "tests")]
 
 mod attacks;
+mod aws;
 mod descriptors;
+mod desk;
 mod protocols;
 mod secrets;
 mod transparent;
+mod trust;
 mod world;

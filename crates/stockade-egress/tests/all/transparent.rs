@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 
 use crate::world::{LOCAL, Outside, World, get, plain_server, read_all, rules, text, whole};
 
-async fn ask(stream: &mut UnixStream, name: &str) -> (ResponseCode, Option<Ipv4Addr>) {
+pub(crate) async fn ask(stream: &mut UnixStream, name: &str) -> (ResponseCode, Option<Ipv4Addr>) {
     let mut message = Message::query();
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
     let bytes = message.to_vec().unwrap();

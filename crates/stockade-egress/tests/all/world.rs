@@ -21,7 +21,7 @@ use stockade_core::id::SandboxId;
 use stockade_egress::resolve::Addresses;
 use stockade_egress::secrets::LookUp;
 use stockade_egress::{
-    Binding, Connection, Egress, Event, EventReceiver, Guest, Kind, Origin, Resolve, Roots, Rules, SecretValue, Secrets, Settings,
+    Binding, Connection, Desk, Egress, Event, EventReceiver, Guest, Kind, Origin, Resolve, Roots, Rules, SecretValue, Secrets, Settings,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
@@ -77,7 +77,7 @@ impl Server {
 /// An authority of the outside world.
 pub(crate) struct Outside {
     issuer: Issuer<'static, KeyPair>,
-    certificate: CertificateDer<'static>,
+    pub(crate) certificate: CertificateDer<'static>,
 }
 
 impl Outside {
@@ -203,6 +203,7 @@ pub(crate) fn binding(host: &str) -> Binding {
         hosts: vec![pattern(host)],
         places: stockade_egress::secrets::binding::Places::default(),
         budget: stockade_egress::secrets::binding::Budget::default(),
+        form: stockade_egress::secrets::binding::Form::default(),
     }
 }
 
@@ -211,8 +212,18 @@ impl World {
         Self::with_secret(outside, rules, bindings, Some(VALUE)).await
     }
 
-    #[expect(clippy::unused_async, reason = "egress is to be made inside a runtime")]
     pub(crate) async fn with_secret(outside: Arc<Outside>, rules: Rules, bindings: Vec<Binding>, secret: Option<&'static str>) -> Self {
+        Self::with_desk(outside, rules, bindings, secret, None).await
+    }
+
+    #[expect(clippy::unused_async, reason = "egress is to be made inside a runtime")]
+    pub(crate) async fn with_desk(
+        outside: Arc<Outside>,
+        rules: Rules,
+        bindings: Vec<Binding>,
+        secret: Option<&'static str>,
+        desk: Option<Desk>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let local = LOCAL.map(|name| (name.to_owned(), vec!["127.0.0.1".parse().unwrap()]));
         let names = Arc::new(Names(Mutex::new(HashMap::from(local))));
@@ -220,7 +231,11 @@ impl World {
         settings.roots = Roots::Only(vec![outside.certificate.clone()]);
         settings.secrets = Arc::new(OneSecret(secret));
         let (egress, events) = Egress::new(settings).unwrap();
-        let guest = egress.add(SandboxId::from_parts(1_000, 7), rules, bindings).unwrap();
+        let id = SandboxId::from_parts(1_000, 7);
+        let guest = match desk {
+            Some(desk) => egress.add_with_desk(id, rules, bindings, desk).unwrap(),
+            None => egress.add(id, rules, bindings).unwrap(),
+        };
         Self { egress, guest, names, outside, events, _directory: directory }
     }
 

@@ -13,6 +13,7 @@ mod failures;
 mod finding;
 mod independent;
 mod killing;
+mod line;
 mod support;
 mod tampering;
 mod witnesses;

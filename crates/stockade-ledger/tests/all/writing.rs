@@ -226,6 +226,12 @@ fn what_is_put_off_is_done_by_whoever_tidies() {
     std::fs::write(root.path().join("owners/0a1b"), "").unwrap();
     let old = std::time::SystemTime::now() - std::time::Duration::from_mins(10);
     std::fs::File::options().write(true).open(root.path().join("owners/0a1b")).unwrap().set_modified(old).unwrap();
+    // One at a time.
+    let other = std::fs::File::create(root.path().join("tidying")).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    Ledger::tidy(root.path()).unwrap();
+    assert_eq!(indexed(), 0, "another is at it");
+    drop(other);
     Ledger::tidy(root.path()).unwrap();
     assert_eq!((indexed(), log.metadata().unwrap().len()), (600, 0));
     assert!(!root.path().join("owners/0a1b").exists(), "what a dead owner left is gone");

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use stockade_core::credential::Delivery;
+use stockade_core::escape::escape;
 use stockade_core::host::HostPattern;
 use stockade_core::limits::{parse_cpus, parse_duration, parse_size};
 use stockade_core::path::SafePath;
@@ -88,25 +90,65 @@ struct RawCredential {
     adapter: Adapter,
     secret: String,
     hosts: Vec<String>,
-    #[serde(default)]
-    delivery: Delivery,
+    delivery: Option<Given>,
 }
 
-/// Where a credential comes from.
-#[derive(Deserialize)]
+/// Whose credential it is, and so how it usually appears inside. Where its value comes from is in a person's settings, never in a pack.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Adapter {
-    /// The secret store, else the caller's variable of that name.
+    /// Any secret.
     Secret,
+    Aws,
+    Gcp,
+    Kubernetes,
+    Github,
+    Git,
+    Docker,
 }
 
-/// How it reaches a host.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-enum Delivery {
-    /// Inside there is a placeholder; the value is put in on the way.
-    #[default]
-    Placeholder,
+impl Adapter {
+    fn usual(self) -> Vec<Delivery> {
+        match self {
+            Self::Secret => vec![Delivery::Variable],
+            Self::Aws => vec![Delivery::AwsKeys],
+            Self::Gcp => vec![Delivery::GcpMetadata, Delivery::GcpToken],
+            Self::Kubernetes => vec![Delivery::Kubernetes],
+            Self::Github => vec![Delivery::Variable, Delivery::Git],
+            Self::Git => vec![Delivery::Git],
+            Self::Docker => vec![Delivery::Docker],
+        }
+    }
+}
+
+/// How it appears inside: one way, or several.
+#[derive(Deserialize, Clone)]
+#[serde(untagged)]
+enum Given {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Given {
+    /// The ways, or the word that is none. `placeholder` is what the first packs called a variable.
+    fn read(&self) -> Result<Vec<Delivery>, String> {
+        let words = match self {
+            Self::One(word) => std::slice::from_ref(word),
+            Self::Several(words) => words,
+        };
+        let mut deliveries = Vec::new();
+        for word in words {
+            let known = if word == "placeholder" { Some(Delivery::Variable) } else { Delivery::of_word(word) };
+            let known = known.ok_or_else(|| {
+                let all = Delivery::ALL.map(Delivery::word).join(", ");
+                format!("`{}` is no way to deliver a credential; write one or more of {all}", escape(word))
+            })?;
+            if !deliveries.contains(&known) {
+                deliveries.push(known);
+            }
+        }
+        if deliveries.is_empty() { Err("`delivery` is empty".to_owned()) } else { Ok(deliveries) }
+    }
 }
 
 #[derive(Deserialize)]
@@ -387,7 +429,11 @@ fn credentials(reader: &mut Reader<'_>, raw: &[Spanned<RawCredential>], sandbox:
     let mut credentials = Vec::new();
     for credential in raw {
         let at = place(credential);
-        let RawCredential { adapter: Adapter::Secret, secret, hosts, delivery: Delivery::Placeholder } = credential.get_ref();
+        let RawCredential { adapter, secret, hosts, delivery } = credential.get_ref();
+        let deliveries = match delivery {
+            None => Some(adapter.usual()),
+            Some(given) => reader.take(at, given.read()),
+        };
         let secret = reader.take(at, secret.parse::<SecretName>());
         let hosts: Vec<HostPattern> = hosts.iter().filter_map(|host| reader.take(at, HostPattern::parse(host))).collect();
         if hosts.is_empty() {
@@ -396,7 +442,7 @@ fn credentials(reader: &mut Reader<'_>, raw: &[Spanned<RawCredential>], sandbox:
         if let Some(host) = hosts.iter().find(|host| !sandbox.hosts.named().contains(host)) {
             reader.fault(at, format!("a credential is for `{host}`, which `sandbox.hosts` does not name"));
         }
-        credentials.extend(secret.map(|secret| Credential { secret, hosts }));
+        credentials.extend(secret.zip(deliveries).map(|(secret, deliveries)| Credential { secret, hosts, deliveries }));
     }
     credentials
 }

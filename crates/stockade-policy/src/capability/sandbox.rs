@@ -1,7 +1,9 @@
 //! What a capability says about its sandbox: what it may reach, use and run besides its program.
 
+use stockade_core::credential::Delivery;
 use stockade_core::host::HostPattern;
 use stockade_core::path::SafePath;
+use stockade_core::reach::SecretUse;
 use stockade_core::secret::SecretName;
 use stockade_core::spec::MountMode;
 
@@ -92,4 +94,13 @@ pub struct Credential {
     pub secret: SecretName,
     /// The hosts it may go to.
     pub hosts: Vec<HostPattern>,
+    /// How it appears inside; never empty.
+    pub deliveries: Vec<Delivery>,
+}
+
+impl From<&Credential> for SecretUse {
+    fn from(credential: &Credential) -> Self {
+        let Credential { secret, hosts, deliveries } = credential;
+        Self { name: secret.clone(), hosts: hosts.clone(), deliveries: deliveries.clone() }
+    }
 }

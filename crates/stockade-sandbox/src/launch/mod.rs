@@ -28,6 +28,8 @@ use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::id::SandboxId;
 use stockade_core::spec::{BackendKind, SandboxSpec};
 
+use crate::wayout::Use;
+
 /// How a session begins: what is wanted, as a value or as what it is sent from.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
@@ -62,6 +64,8 @@ struct Way {
     ports: Vec<u16>,
     authorities: Option<OsString>,
     java_authorities: Option<OsString>,
+    /// File, place and use.
+    shown: Vec<(OsString, OsString, Use)>,
 }
 
 /// A jail that is wanted.

@@ -71,6 +71,7 @@ impl Launcher {
             ports: way_out.ports.clone(),
             authorities: way_out.authorities.clone().map(PathBuf::into_os_string),
             java_authorities: way_out.java_authorities.clone().map(PathBuf::into_os_string),
+            shown: way_out.shown.iter().map(|shown| (shown.file.clone().into(), shown.place.clone().into(), shown.use_)).collect(),
         };
         let order = Order {
             wall,

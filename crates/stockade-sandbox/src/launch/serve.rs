@@ -22,7 +22,7 @@ use crate::letter;
 use crate::pool::Pool;
 use crate::state::{self, Owned, Sandboxes};
 use crate::template::{Keep, TemplateError};
-use crate::wayout::WayOut;
+use crate::wayout::{self, Shown, WayOut};
 
 /// How often the pool is looked through.
 const REST: Duration = Duration::from_secs(30);
@@ -123,8 +123,11 @@ impl Standing {
             Some(Some(way_out)) => Some(way_out),
             None => None,
         };
-        let shown = way_out.iter().flat_map(|way_out| way_out.authorities.iter().chain(&way_out.java_authorities));
-        if let Some(file) = shown.into_iter().find(|file| !file.starts_with(&directory)) {
+        let mut shown = way_out.iter().flat_map(|way_out| {
+            let authorities = way_out.authorities.iter().chain(&way_out.java_authorities);
+            authorities.chain(way_out.shown.iter().map(|shown| &shown.file))
+        });
+        if let Some(file) = shown.find(|file| !wayout::is_beneath(file, &directory)) {
             return Err(refused(
                 format!("`{}` is no file of this sandbox", stockade_core::escape::escape(&file.to_string_lossy())),
                 bounds,
@@ -180,11 +183,12 @@ impl Standing {
 impl Way {
     /// With its descriptors, if they are those of a way out.
     fn joined(self, descriptors: Vec<OwnedFd>) -> Option<WayOut> {
-        let Self { proxy_port, ports, authorities, java_authorities } = self;
+        let Self { proxy_port, ports, authorities, java_authorities, shown } = self;
         let mut descriptors = descriptors.into_iter();
         let (channel, alarm) = (descriptors.next()?, descriptors.next());
         let (authorities, java_authorities) = (authorities.map(PathBuf::from), java_authorities.map(PathBuf::from));
-        descriptors.next().is_none().then_some(WayOut { channel, proxy_port, ports, authorities, java_authorities, alarm })
+        let shown = shown.into_iter().map(|(file, place, use_)| Shown { file: file.into(), place: place.into(), use_ }).collect();
+        descriptors.next().is_none().then_some(WayOut { channel, proxy_port, ports, authorities, java_authorities, shown, alarm })
     }
 }
 

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ use stockade_sandbox::launch::bounds::Bounds;
 use stockade_sandbox::launch::remote::{Launcher, RemoteWall};
 use stockade_sandbox::launch::serve::serve;
 use stockade_sandbox::sandbox::Sandbox;
-use stockade_sandbox::state::{Owned, Sandboxes};
-use stockade_sandbox::wayout::WayOut;
+use stockade_sandbox::state::{self, Owned, Sandboxes};
+use stockade_sandbox::wayout::{Shown, Use, WayOut, helper};
 
 use super::{both, safe};
 
@@ -113,6 +114,33 @@ fn a_jail_from_afar_is_a_jail() {
     });
 }
 
+/// A way out with these files, and egress's end of it.
+fn way_out(authorities: Option<PathBuf>, shown: Vec<Shown>) -> (WayOut, OwnedFd) {
+    let (channel, egress) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    (WayOut { channel, proxy_port: 3128, ports: vec![443], authorities, java_authorities: None, shown, alarm: None }, egress)
+}
+
+#[test]
+fn files_of_a_way_out_come_along() {
+    as_both("files_of_a_way_out_come_along", |base| {
+        let (launcher, spec) = (launcher(base, &[BackendKind::Jail]), spec(base));
+        let owned = Sandboxes::open(&base.join("state")).unwrap().create().unwrap();
+        let (settings, place) = (owned.directory.join("settings"), "/run/stockade/settings");
+        fs::write(&settings, "read\n").unwrap();
+        let tool = helper(&state::programs(&base.join("state")), &owned.directory).unwrap();
+        let docker = "/run/stockade/bin/docker-credential-stockade";
+        let shown = vec![
+            Shown { file: settings, place: place.into(), use_: Use::Read },
+            Shown { file: tool, place: docker.into(), use_: Use::Execute },
+        ];
+        let (way_out, _egress) = way_out(None, shown);
+        let wall = RemoteWall::new(launcher, BackendKind::Jail);
+        let mut sandbox = start(&wall, &spec, &owned, Some(&way_out), &Cell::new(0)).unwrap();
+        assert_eq!(sh(&mut sandbox, &format!("cat {place}; {docker} version > /dev/null && echo ran")), "read\nran\n");
+        sandbox.destroy();
+    });
+}
+
 #[test]
 fn without_a_wall_programs_end_all_the_same() {
     as_both("without_a_wall_programs_end_all_the_same", |base| {
@@ -159,10 +187,14 @@ fn what_was_not_agreed_on_is_refused() {
         let state = safe(&base.join("state/sandboxes"));
         own.mounts.push(Mount { host: state.clone(), guest: state, mode: MountMode::Ro });
         assert!(refused(BackendKind::Jail, &own, None, &owned).contains("Stockade's own"));
-        let (channel, _egress) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let authorities = Some("/etc/passwd".into());
-        let way_out = WayOut { channel, proxy_port: 3128, ports: vec![443], authorities, java_authorities: None, alarm: None };
-        assert!(refused(BackendKind::Jail, &good, Some(&way_out), &owned).contains("no file of this sandbox"));
+        let elsewhere = ["/etc/passwd".into(), owned.directory.join("../../../elsewhere")];
+        for file in elsewhere {
+            let shown = Shown { file: file.clone(), place: "/run/stockade/x".into(), use_: Use::Read };
+            for (authorities, shown) in [(Some(file), Vec::new()), (None, vec![shown])] {
+                let (way_out, _egress) = way_out(authorities, shown);
+                assert!(refused(BackendKind::Jail, &good, Some(&way_out), &owned).contains("no file of this sandbox"));
+            }
+        }
         let gone = sandboxes.create().unwrap();
         fs::remove_dir_all(&gone.directory).unwrap();
         assert!(refused(BackendKind::Jail, &good, None, &gone).contains("has no directory"));

@@ -42,7 +42,18 @@ fn as_both(name: &str, test: impl Fn(&Path)) {
 /// Egress's end of a channel, and the guest's.
 fn pair() -> (OwnedFd, WayOut) {
     let (egress, channel) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    (egress, WayOut { channel, proxy_port: PROXY, ports: vec![443, 8443], authorities: None, java_authorities: None, alarm: None })
+    (
+        egress,
+        WayOut {
+            channel,
+            proxy_port: PROXY,
+            ports: vec![443, 8443],
+            authorities: None,
+            java_authorities: None,
+            shown: Vec::new(),
+            alarm: None,
+        },
+    )
 }
 
 struct Inside {

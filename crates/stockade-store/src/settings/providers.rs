@@ -308,8 +308,7 @@ pub enum OauthGrant {
 
 impl Provider {
     /// The words in settings.
-    pub const WORDS: [&str; 9] =
-        ["keychain", "onepassword", "vault", "infisical", "aws", "gcp", "kubernetes", "github", "oauth"];
+    pub const WORDS: [&str; 9] = ["keychain", "onepassword", "vault", "infisical", "aws", "gcp", "kubernetes", "github", "oauth"];
 
     /// The word in settings and receipts.
     pub fn word(&self) -> &'static str {

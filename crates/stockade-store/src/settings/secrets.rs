@@ -136,11 +136,9 @@ impl SecretSetting {
                 Provider::Gcp(_) => vec![Delivery::GcpMetadata, Delivery::GcpToken],
                 Provider::Kubernetes(_) => vec![Delivery::Kubernetes],
                 Provider::Github(_) => vec![Delivery::Variable, Delivery::Git],
-                Provider::Keychain(_)
-                | Provider::Onepassword(_)
-                | Provider::Vault(_)
-                | Provider::Infisical(_)
-                | Provider::Oauth(_) => vec![Delivery::Variable],
+                Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Oauth(_) => {
+                    vec![Delivery::Variable]
+                }
             },
             SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => {
                 vec![Delivery::Variable]

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use stockade_core::credential::Class;
+use stockade_core::reach::SecretUse;
 use stockade_core::result::{Change, ChangeKind};
 use stockade_core::spec::SandboxSpec;
 use stockade_gateway::approvals::{Bound, BoundFile, Contents, Input, Variable, Visibility};
@@ -34,6 +36,12 @@ pub(super) enum Unbound {
     Failed(Failure),
 }
 
+/// A credential as a person is shown it.
+fn credential(one: &SecretUse) -> String {
+    let how: Vec<&str> = one.deliveries.iter().map(|delivery| delivery.word()).collect();
+    format!("{} for {}, as {}: {}", one.name.as_str(), joined(&one.hosts), how.join(" and "), Class::of(&one.deliveries).word())
+}
+
 /// What a call is bound to.
 pub(super) fn bind(question: &Question, assembled: &Assembled, input: Input, written: Option<&Written>) -> Result<Bound, Unbound> {
     let spec = &assembled.spec;
@@ -53,7 +61,7 @@ pub(super) fn bind(question: &Question, assembled: &Assembled, input: Input, wri
         environment: spec.env.iter().map(variable).collect(),
         input,
         operands: operands(&question.words, assembled)?.into_iter().filter(|file| !covered(file)).collect(),
-        credentials: secrets.map(|one| format!("{} for {}", one.name.as_str(), joined(&one.hosts))).collect(),
+        credentials: secrets.map(credential).collect(),
         policy: question.policy.clone(),
         sandbox: if assembled.applies { format!("{sandbox} applies") } else { sandbox },
         surroundings: surroundings(question, assembled, written)?,

@@ -5,6 +5,7 @@
 
 use stockade_broker::SecretName;
 use stockade_broker::broker::Broker;
+use stockade_core::credential::Delivery;
 use stockade_core::host::{HostPattern, intersect};
 use stockade_core::reach::{Reach, SecretUse, Unlisted};
 use stockade_core::spec::BackendKind;
@@ -55,8 +56,17 @@ pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Setting
     for secret in &additions.secrets {
         refuse_plain_variable(flags, &secret.name, &sources)?;
     }
-    let secrets = flags.secrets.iter().map(|binding| SecretUse { name: binding.name().clone(), hosts: binding.hosts().to_vec() });
+    let deliveries = |name: &SecretName| {
+        let setting = sources.iter().find(|setting| setting.name == *name);
+        setting.map_or_else(|| vec![Delivery::Variable], SecretSetting::deliveries)
+    };
+    let secrets = flags.secrets.iter().map(|binding| SecretUse {
+        name: binding.name().clone(),
+        hosts: binding.hosts().to_vec(),
+        deliveries: deliveries(binding.name()),
+    });
     Ok(Reach {
+        purpose: additions.purpose.clone(),
         secrets: secrets.chain(additions.secrets.iter().cloned()).collect(),
         hosts: dedup(hosts),
         unlisted: if flags.learn { Unlisted::Learn } else { Unlisted::Refuse },

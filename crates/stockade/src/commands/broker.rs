@@ -1,18 +1,20 @@
 //! `stockade broker`: holds secrets for the sandboxes of one command, and ends with it.
 //!
-//! Whoever starts it gives it two socket pairs' ends: the owner's as standard input, egress's as standard output. It makes itself
-//! undumpable before it looks at anything, and ends when the owner's connection does.
+//! Whoever starts it gives it its own connection as standard input, and as standard output either a connection for egress or a listening socket, at
+//! which only that process may call. It makes itself undumpable and keeps its memory from swap before it looks at anything, and ends when the
+//! owner's connection does.
 
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::fd::BorrowedFd;
 use stockade_broker::broker::Broker;
+use stockade_broker::server::Made;
 use stockade_broker::sources::Surroundings;
 use stockade_broker::store::Store;
-use stockade_broker::talk::message::Role;
-use stockade_broker::{hygiene, server};
+use stockade_broker::{hygiene, peer, server};
 use stockade_store::settings::Settings;
 
 use crate::Context;
@@ -26,6 +28,8 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     // A session of its own: keys that are pressed for a program inside are not meant for it.
     let _ = rustix::process::setsid();
     let owner = connection(STEP, "standard input", rustix::stdio::stdin())?;
+    // Where the limit does not let it, what is there already is kept from swap at least.
+    hygiene::keep_in_memory();
     let egress = connection(STEP, "standard output", rustix::stdio::stdout())?;
     let places = context.places()?;
     // A project has no say in secrets.
@@ -38,9 +42,16 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let broker = Arc::new(Broker::new(settings.secrets().value, around));
     let for_egress = Arc::clone(&broker);
     // Ends with the process; what egress does wrong ends only its own connection.
-    let serve_egress = move || drop(server::serve(&for_egress, egress, Role::Egress));
+    let callers = peer::Only::who_made(&owner).map_err(|error| Failure::from_error(STEP, &error))?;
+    let serve_egress = move || {
+        if rustix::net::sockopt::socket_acceptconn(&egress) == Ok(true) {
+            drop(server::listen(&for_egress, &UnixListener::from(OwnedFd::from(egress)), Some(&callers)));
+        } else {
+            drop(server::serve(&for_egress, egress, Made::ForEgress));
+        }
+    };
     std::thread::Builder::new().name("egress".to_owned()).spawn(serve_egress).map_err(|error| Failure::from_error(STEP, &error))?;
-    server::serve(&broker, owner, Role::Owner).map_err(|error| Failure::from_error(STEP, &error))?;
+    server::serve(&broker, owner, Made::ForOwner).map_err(|error| Failure::from_error(STEP, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 

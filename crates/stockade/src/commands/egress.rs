@@ -12,26 +12,32 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use stockade_broker::broker::SandboxLabel;
 use stockade_broker::client::Lookup;
 use stockade_broker::{SecretName, hygiene};
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Login;
+use stockade_egress::desk::{Desk, Entry, Kind};
 use stockade_egress::exchange::Exchange;
 use stockade_egress::process::{self, Task, Teller};
 use stockade_egress::rules::Rules;
 use stockade_egress::rules::learn::Learnt;
-use stockade_egress::secrets::binding::{Budget, Place, Places};
+use stockade_egress::secrets::binding::{Budget, Form, Place, Places};
 use stockade_egress::secrets::{LookUp, NoSecrets, Renewed};
 use stockade_egress::{Binding, Event, SecretValue, Secrets};
 
 use super::broker::connection;
+use crate::egress::deliver::DeskKind;
 use crate::egress::order::{self, Misuse, Order, Part, Substitute, Word};
 use crate::egress::record::{Record, Row};
 use crate::egress::{confine, judge, login};
 use crate::failure::Failure;
 
 const STEP: &str = "egress";
+/// The account that Google's metadata server names where nobody knows it.
+const NO_ACCOUNT: &str = "sandbox@stockade.invalid";
 /// What the token is called that others are exchanged for.
 const REFRESH: &str = "refresh_token";
 
@@ -71,7 +77,7 @@ fn serve(owner: &UnixStream) -> Result<(), Failure> {
 }
 
 fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>, owner: &UnixStream) -> Result<Task, Failure> {
-    let Order { sandbox, reach, secrets, authority, logins: places, .. } = order;
+    let Order { sandbox, reach, secrets, authority, logins: places, pass, desk, trust, .. } = order;
     if secrets.len() != reach.secrets.len() {
         return Err(Failure::new(STEP, "not every secret has a placeholder"));
     }
@@ -87,12 +93,20 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
     let exchanges: Vec<Exchange> = reach.logins.iter().map(exchange).collect();
     let mut rules = Rules::of_reach(&reach);
     rules.exchanges = exchanges;
+    for one in &trust {
+        let certificates = certificates(&one.certificates)?;
+        rules.trust.extend(one.hosts.iter().map(|host| (host.clone(), certificates.clone())));
+    }
     rules.judge = reach.requests.as_deref().map(judge::read).transpose()?;
     let bindings = reach.secrets.into_iter().zip(secrets).map(|(secret, substitute)| Binding {
         places: parts(&substitute, &secret.name, &renews),
         name: secret.name.to_string(),
         hosts: secret.hosts,
         placeholder: substitute.placeholder,
+        form: match substitute.form {
+            order::Form::Text => Form::Plain,
+            order::Form::Aws => Form::AwsKeys,
+        },
         budget: Budget {
             expires: substitute.max_seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
             uses: substitute.max_uses,
@@ -102,7 +116,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
     let source: Arc<dyn Secrets> = match broker {
         None => Arc::new(NoSecrets),
         Some(stream) => {
-            let lookup = Lookup::connect(UnixStream::from(stream)).map_err(|error| Failure::from_error(STEP, &error))?;
+            let lookup = Lookup::connect(UnixStream::from(stream), pass).map_err(|error| Failure::from_error(STEP, &error))?;
             Arc::new(FromBroker { lookup, logins: places.into_iter().zip(logins).collect(), renewed: Mutex::default() })
         }
     };
@@ -112,9 +126,31 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
         sandbox,
         rules,
         bindings: bindings.collect(),
+        desk: desk.map(at_the_desk),
         guest,
         owner: owner.try_clone().map_err(|error| Failure::from_error(STEP, &error))?,
     })
+}
+
+/// What programs may ask for, as egress knows it.
+fn at_the_desk(desk: order::Desk) -> Desk {
+    let kind = |kind| match kind {
+        DeskKind::Git { user } => Kind::Git { user },
+        DeskKind::Docker { user } => Kind::Docker { user },
+        DeskKind::Kubernetes => Kind::Kubernetes,
+        DeskKind::AwsEndpoint => Kind::AwsEndpoint,
+        DeskKind::GcpMetadata { project, email, scopes } => {
+            Kind::GcpMetadata { project, email: email.unwrap_or_else(|| NO_ACCOUNT.to_owned()), scopes }
+        }
+    };
+    let entries = desk.entries.into_iter().map(|(binding, as_what)| Entry { binding, kind: kind(as_what) });
+    Desk { token: desk.token, entries: entries.collect() }
+}
+
+/// Certificates in PEM.
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let read = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    read.map_err(|error| Failure::new(STEP, format!("authorities that a setting names are not PEM: {error}")))
 }
 
 /// Where a server renews a login.

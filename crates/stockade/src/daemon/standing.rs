@@ -28,6 +28,8 @@ pub(crate) struct Standing {
     pub(crate) launcher: Arc<Launcher>,
     /// Starts other processes, where calls need any.
     pub(crate) steward: Option<Steward>,
+    /// Holds the secrets of its calls, where it has a steward.
+    pub(crate) broker: crate::egress::standing::Broker,
     /// Kinds of jails that were wanted, the last one first.
     wanted: Mutex<VecDeque<[u8; 32]>>,
     /// The rules that were asked last.
@@ -54,6 +56,7 @@ impl Standing {
         Self {
             launcher: Arc::new(launcher),
             steward,
+            broker: crate::egress::standing::Broker::default(),
             wanted: Mutex::default(),
             rules: Compiled::default(),
             packs: Remembered::default(),

@@ -37,7 +37,7 @@ pub(crate) fn write(directory: &Path, certificate: &str, context: &Context) -> R
 }
 
 /// A file that whoever runs inside can read; the directory is private.
-fn file(path: PathBuf, contents: &[u8]) -> Result<PathBuf, Failure> {
+pub(super) fn file(path: PathBuf, contents: &[u8]) -> Result<PathBuf, Failure> {
     let failed = |error: std::io::Error| Failure::new("egress", format!("writing `{}`: {error}", path.display()));
     std::fs::write(&path, contents).map_err(failed)?;
     rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o644)).map_err(|errno| failed(errno.into()))?;

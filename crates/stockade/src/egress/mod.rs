@@ -11,6 +11,7 @@
 
 pub(crate) mod authorities;
 pub(crate) mod confine;
+pub(crate) mod deliver;
 pub(crate) mod java;
 pub(crate) mod judge;
 pub(crate) mod login;
@@ -18,6 +19,7 @@ pub(crate) mod order;
 pub(crate) mod outlet;
 pub(crate) mod processes;
 pub(crate) mod record;
+pub(crate) mod standing;
 pub(crate) mod summary;
 pub(crate) mod variables;
 

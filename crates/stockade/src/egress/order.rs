@@ -10,15 +10,17 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use stockade_broker::broker::Pass;
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
 use stockade_sandbox::letter;
 
+use super::deliver::DeskKind;
 use super::login;
 
 /// Another version is another program: the owner executes its own.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// The longest word.
 const MAX_BYTES: u32 = 4 << 20;
 
@@ -41,6 +43,35 @@ pub(crate) struct Order {
     /// One for each login, in their order.
     #[serde(default)]
     pub(crate) logins: Vec<login::Places>,
+    /// What is said to the broker first, where its socket is not egress's alone.
+    #[serde(default)]
+    pub(crate) pass: Option<Pass>,
+    /// What programs inside may ask for.
+    #[serde(default)]
+    pub(crate) desk: Option<Desk>,
+    /// Authorities that some hosts' certificates may be of besides the machine's.
+    #[serde(default)]
+    pub(crate) trust: Vec<Trust>,
+}
+
+/// What programs inside may ask for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Desk {
+    /// Whoever asks must show this.
+    pub(crate) token: String,
+    /// Which secrets, by their place in the order, and as what.
+    pub(crate) entries: Vec<(usize, DeskKind)>,
+}
+
+/// Authorities for some hosts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Trust {
+    /// Which hosts.
+    pub(crate) hosts: Vec<HostPattern>,
+    /// The certificates, in PEM.
+    pub(crate) certificates: String,
 }
 
 /// What stands for a secret, and how much of it there is.
@@ -59,6 +90,18 @@ pub(crate) struct Substitute {
     pub(crate) places: Vec<Part>,
     /// What happens when it is on its way elsewhere.
     pub(crate) misuse: Misuse,
+    /// What it is.
+    pub(crate) form: Form,
+}
+
+/// What a secret is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
+    /// Text that takes the place of its placeholder.
+    Text,
+    /// Keys of AWS: requests are signed anew.
+    Aws,
 }
 
 /// A part of a request.
@@ -155,10 +198,14 @@ mod tests {
                 max_seconds: None,
                 places: vec![Part::Query, Part::Body],
                 misuse: Misuse::End,
+                form: Form::Aws,
             }],
             authority: "/a".into(),
             roots: Vec::new(),
             logins: Vec::new(),
+            pass: Some([7; 16]),
+            desk: Some(Desk { token: "t".repeat(32), entries: vec![(0, DeskKind::Kubernetes)] }),
+            trust: vec![Trust { hosts: vec![HostPattern::parse("k.example:6443").unwrap()], certificates: "c".into() }],
         };
         send(&owner, &order, &[owner.as_fd(), egress.as_fd()]).unwrap();
         let (got, descriptors) = receive(&egress).unwrap();

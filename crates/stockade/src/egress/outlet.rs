@@ -14,24 +14,26 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Bound, Broker, SandboxLabel, Wish};
-use stockade_broker::client::Owner;
+use stockade_broker::broker::{Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
+use stockade_broker::client::{ClientError, Owner};
 use stockade_broker::{SecretName, SecretValue};
+use stockade_core::credential::{Class, Delivery};
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
-use stockade_core::reach::Reach;
+use stockade_core::reach::{Reach, SecretUse};
 use stockade_ledger::LedgerError;
 use stockade_ledger::redact::{Counts, Redact, Redaction};
 use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::variables::Wiped;
 use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
-use stockade_store::settings::{OnMisuse, Place, SecretSetting, Settings};
+use stockade_store::settings::{OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings};
 
-use super::order::{self, Misuse, Order, Part, Substitute, VERSION, Word};
+use super::deliver::{self, Account, Cluster, Counter, Delivered, Given};
+use super::order::{self, Form, Misuse, Order, Part, Substitute, Trust, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
-use super::{authorities, login, variables};
+use super::{authorities, login, standing, variables};
 use crate::Context;
 use crate::failure::Failure;
 
@@ -41,6 +43,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Ports on which connections are taken from programs that know no proxy, though no pattern names them: what is refused is told so.
 const WEB_PORTS: [u16; 2] = [80, 443];
+/// The longest file of authorities.
+const MAX_AUTHORITIES: u64 = 1 << 20;
+/// What a call is called that is no capability's.
+const USUAL: &str = "run";
 /// Where the certificate authority lives, beneath the state directory.
 pub(crate) const AUTHORITY: &str = "egress";
 
@@ -54,7 +60,11 @@ pub(crate) struct Outlet<'a> {
     taken: RefCell<Vec<Taken>>,
     open: RefCell<Option<Standing>>,
     keeper: Arc<Mutex<Option<Keeper>>>,
+    facts: Facts,
 }
+
+/// What is known of the credentials of a sandbox, once it has them.
+pub(crate) type Facts = Arc<Mutex<Vec<(SecretName, Fact)>>>;
 
 /// Takes the secrets of an outlet out of what is written down, from any thread, while its sandbox stands.
 #[derive(Clone)]
@@ -74,9 +84,28 @@ struct Standing {
 
 /// The broker, as long as somebody may ask it for anything; it ends with the outlet.
 struct Keeper {
-    role: Role,
+    /// The process, where it is this sandbox's own.
+    role: Option<Role>,
     owner: Owner,
     label: SandboxLabel,
+}
+
+/// Which secrets are registered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// All.
+    All,
+    /// Those whose values are there without anybody minting them.
+    Known,
+}
+
+/// Secrets that are registered.
+struct Registration {
+    /// What egress asks at.
+    lookup: UnixStream,
+    /// What it says there first, where others could come too.
+    pass: Option<Pass>,
+    bound: Vec<Bound>,
 }
 
 /// What came of it.
@@ -95,9 +124,22 @@ impl<'a> Outlet<'a> {
         if reach.is_nothing() {
             return Ok(None);
         }
-        let outlet = Self { context, reach, given, taken: RefCell::default(), open: RefCell::new(None), keeper: Arc::default() };
+        let outlet = Self {
+            context,
+            reach,
+            given,
+            taken: RefCell::default(),
+            open: RefCell::new(None),
+            keeper: Arc::default(),
+            facts: Facts::default(),
+        };
         outlet.take_values()?;
         Ok(Some(outlet))
+    }
+
+    /// What is known of its credentials, from the moment it is open.
+    pub(crate) fn facts(&self) -> Facts {
+        Arc::clone(&self.facts)
     }
 
     /// Takes its secrets out of what other threads write down.
@@ -121,9 +163,30 @@ impl<'a> Outlet<'a> {
     }
 
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
-        let places = self.context.places()?;
         let settings = self.secret_settings()?;
-        let (lookup, bound) = self.register(id)?;
+        let Some(Registration { lookup, pass, bound }) = self.register(id, Which::All)? else {
+            return self.stand_with(id, directory, &settings, None, Vec::new());
+        };
+        self.stand_with(id, directory, &settings, Some((lookup, pass)), bound)
+    }
+
+    fn stand_with(
+        &self,
+        id: &SandboxId,
+        directory: &Path,
+        settings: &[SecretSetting],
+        lookup: Option<(UnixStream, Option<Pass>)>,
+        bound: Vec<Bound>,
+    ) -> Result<Opened, Failure> {
+        let places = self.context.places()?;
+        let mut ports = self.reach.ports();
+        ports.extend(WEB_PORTS);
+        ports.sort_unstable();
+        ports.dedup();
+        let proxy_port = variables::proxy_port(&ports);
+        let token = token()?;
+        let delivered = self.deliver(&bound, settings, Counter { proxy_port, token: &token })?;
+        let shown = deliver::lay_out(&delivered, &places.state, directory)?;
         let authority = places.state.join(AUTHORITY);
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
         let record = Record::make(directory).map_err(|error| Failure::new("egress", format!("making the record: {error}")))?;
@@ -134,16 +197,19 @@ impl<'a> Outlet<'a> {
             version: VERSION,
             sandbox: id.clone(),
             reach: self.reach.clone(),
-            secrets: bound.iter().map(|bound| substitute(bound, &settings)).collect(),
+            secrets: self.reach.secrets.iter().zip(&bound).map(|(secret, bound)| substitute(bound, form(secret), settings)).collect(),
             authority,
             roots: roots(self.context),
             logins: self.reach.logins.iter().map(login::Places::from).collect(),
+            pass: lookup.as_ref().and_then(|(_, pass)| *pass),
+            desk: (!delivered.desk.is_empty()).then(|| order::Desk { token: token.clone(), entries: delivered.desk.clone() }),
+            trust: trust(&bound, settings)?,
         };
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
         let logins = self.reach.logins.iter().map(login::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let [newer, older] = record.files();
         let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
-        let passed = always.into_iter().chain(lookup.as_ref().map(|stream| stream.as_fd()));
+        let passed = always.into_iter().chain(lookup.as_ref().map(|(stream, _)| stream.as_fd()));
         let passed = passed.chain(logins.iter().map(|file| file.as_fd()));
         let said = order::send(&egress.connection, &order, &passed.collect::<Vec<_>>()).and_then(|()| {
             egress.connection.set_read_timeout(Some(PATIENCE))?;
@@ -156,13 +222,8 @@ impl<'a> Outlet<'a> {
             Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
         };
         let trusted = authorities::write(directory, &certificate, self.context)?;
-        let mut ports = self.reach.ports();
-        ports.extend(WEB_PORTS);
-        ports.sort_unstable();
-        ports.dedup();
-        let proxy_port = variables::proxy_port(&ports);
         let mut environment = variables::of_way_out(proxy_port, self.given);
-        environment.extend(bound.iter().map(|bound| (bound.binding.name().to_string(), bound.placeholder.as_str().into())));
+        environment.extend(delivered.environment);
         self.open.replace(Some(Standing { egress, record }));
         let way_out = WayOut {
             channel: inside,
@@ -170,15 +231,36 @@ impl<'a> Outlet<'a> {
             ports,
             authorities: Some(trusted.pem),
             java_authorities: trusted.java,
+            shown,
             alarm: Some(alarm),
         };
-        Ok(Opened { way_out, environment })
+        Ok(Opened { way_out, environment, path_prefix: delivered.path_prefix })
+    }
+
+    /// What programs inside are given.
+    fn deliver(&self, bound: &[Bound], settings: &[SecretSetting], counter: Counter<'_>) -> Result<Delivered, Failure> {
+        let given: Vec<Given> = self.reach.secrets.iter().zip(bound).map(|(secret, bound)| given(secret, bound, settings)).collect();
+        let delivered = deliver::deliver(&given, counter, 0)?;
+        // What a person set stays, so what a tool needs and finds taken would be silently without effect.
+        match delivered.environment.iter().find(|(name, _)| self.given.iter().any(|own| own == name)) {
+            None => Ok(delivered),
+            Some((name, _)) => Err(Failure::new("secret", format!("`--env {name}` and a secret's delivery both set that variable"))
+                .with_hint(format!("leave out --env {name}, or change the secret's `delivery` in your settings"))),
+        }
     }
 
     /// Starts a broker where there are secrets, and gives it those.
-    fn register(&self, id: &SandboxId) -> Result<(Option<UnixStream>, Vec<Bound>), Failure> {
-        if self.reach.secrets.is_empty() {
-            return Ok((None, Vec::new()));
+    fn register(&self, id: &SandboxId, which: Which) -> Result<Option<Registration>, Failure> {
+        let settings = self.secret_settings()?;
+        let is_minted =
+            |name: &SecretName| settings.iter().any(|setting| setting.name == *name && matches!(setting.source, SecretSource::Provider(_)));
+        let wanted = |secret: &&SecretUse| match which {
+            Which::All => true,
+            Which::Known => !is_minted(&secret.name),
+        };
+        let secrets: Vec<&SecretUse> = self.reach.secrets.iter().filter(wanted).collect();
+        if secrets.is_empty() {
+            return Ok(None);
         }
         let mut unfit = None;
         let mut wishes = Vec::new();
@@ -187,11 +269,12 @@ impl<'a> Outlet<'a> {
         for login in &self.reach.logins {
             logged_in.extend(login::tokens(login)?);
         }
-        for secret in &self.reach.secrets {
+        for secret in secrets {
+            let class = Class::of(&secret.deliveries);
             let binding = SecretBinding::new(secret.name.clone(), secret.hosts.iter().cloned());
             let binding = binding.map_err(|error| Failure::from_error("secret", &error))?;
             if let Some(at) = logged_in.iter().position(|(name, _)| *name == secret.name) {
-                wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1) });
+                wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1), class });
                 continue;
             }
             let at = taken.iter().position(|(name, _)| *name == secret.name);
@@ -204,9 +287,9 @@ impl<'a> Outlet<'a> {
                 }
                 None => None,
             };
-            wishes.push(Wish { binding, caller });
+            wishes.push(Wish { binding, caller, class });
         }
-        let (role, lookup) = processes::broker(self.context)?;
+        let standing::Way { mut owner, lookup, role } = standing::way(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
             let failure = Failure::new("secret", error.to_string());
             match error.hint() {
@@ -214,12 +297,15 @@ impl<'a> Outlet<'a> {
                 None => failure,
             }
         };
-        let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
-        let mut owner = Owner::connect(connection).map_err(|error| failed(&error))?;
         let label = SandboxLabel::from(id);
-        let bound = owner.register(&label, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        let purpose = if self.reach.purpose.is_empty() { USUAL } else { self.reach.purpose.as_str() };
+        let registered = owner.register(&label, purpose, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        let Registered { bound, pass } = registered;
         lock(&self.keeper).replace(Keeper { role, owner, label });
-        Ok((Some(lookup), bound))
+        let facts = bound.iter().map(|bound| (bound.binding.name().clone(), bound.fact.clone())).collect();
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+        let (lookup, pass) = lookup.connect(pass)?;
+        Ok(Some(Registration { lookup, pass, bound }))
     }
 
     fn take_values(&self) -> Result<(), Failure> {
@@ -286,7 +372,8 @@ impl Redact for Outlet<'_> {
             // Nothing ran, or it runs elsewhere: a broker of our own knows the same values.
             let random = stockade_sandbox::state::random_u32().map_err(|errno| LedgerError::Redaction(errno.to_string()))?;
             let id = SandboxId::from_parts(0, random);
-            self.register(&id).map_err(failed)?;
+            // What a provider would mint was not minted, so it is nowhere.
+            self.register(&id, Which::Known).map_err(failed)?;
         }
         match &mut *lock(&self.keeper) {
             Some(keeper) => keeper.pieces(pieces, counts),
@@ -327,15 +414,81 @@ fn lock(keeper: &Mutex<Option<Keeper>>) -> MutexGuard<'_, Option<Keeper>> {
 impl Drop for Outlet<'_> {
     fn drop(&mut self) {
         let keeper = lock(&self.keeper).take();
-        if let Some(Keeper { role, owner, .. }) = keeper {
+        if let Some(Keeper { role, mut owner, label }) = keeper {
+            // What was minted for this sandbox alone is given back; a broker that is gone gives back nothing, and everything ends by itself.
+            if let Err(error @ ClientError::Refused { .. }) = owner.release(&label) {
+                self.context.printer.warning(error.to_string());
+            }
             drop(owner);
-            role.wait();
+            if let Some(role) = role {
+                role.wait();
+            }
         }
     }
 }
 
+/// A secret as programs inside are given it.
+fn given(secret: &SecretUse, bound: &Bound, settings: &[SecretSetting]) -> Given {
+    let setting = settings.iter().find(|setting| setting.name == secret.name);
+    let provider = setting.and_then(|setting| match &setting.source {
+        SecretSource::Provider(provider) => Some(provider.as_ref()),
+        SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => None,
+    });
+    let cluster = match provider {
+        Some(Provider::Kubernetes(cluster)) => Some(Cluster { server: cluster.server.clone(), namespace: Some(cluster.namespace.clone()) }),
+        _ => secret.hosts.first().map(|host| Cluster { server: format!("https://{host}"), namespace: None }),
+    };
+    let account = match provider {
+        Some(Provider::Gcp(gcp)) => Account { project: gcp.project.clone(), email: gcp.impersonate.clone(), scopes: gcp.scopes.clone() },
+        _ => Account::default(),
+    };
+    Given {
+        name: secret.name.clone(),
+        placeholder: bound.placeholder.as_str().to_owned(),
+        hosts: secret.hosts.clone(),
+        deliveries: secret.deliveries.clone(),
+        user: setting.and_then(|setting| setting.user.clone()),
+        kubernetes: cluster,
+        gcp: Some(account),
+    }
+}
+
+/// The authorities that settings name for the hosts of secrets.
+fn trust(bound: &[Bound], settings: &[SecretSetting]) -> Result<Vec<Trust>, Failure> {
+    let mut trust = Vec::new();
+    for bound in bound {
+        let Some(setting) = settings.iter().find(|setting| setting.name == *bound.binding.name()) else { continue };
+        let cluster = match &setting.source {
+            SecretSource::Provider(provider) => match provider.as_ref() {
+                Provider::Kubernetes(cluster) => cluster.ca_file.as_deref(),
+                _ => None,
+            },
+            SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. } => None,
+        };
+        let Some(file) = setting.authorities.as_deref().or(cluster) else { continue };
+        let failed = |why: String| {
+            Failure::new("secret", format!("the authorities of `{}` in `{}` cannot be read: {why}", setting.name, file.display()))
+        };
+        let length = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
+        if length > MAX_AUTHORITIES {
+            return Err(failed("the file is too long".to_owned()));
+        }
+        let certificates = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+        trust.push(Trust { hosts: bound.binding.hosts().to_vec(), certificates });
+    }
+    Ok(trust)
+}
+
+/// What opens the desk, for this sandbox alone.
+fn token() -> Result<String, Failure> {
+    let mut bytes = [0; 24];
+    let failed = |_| Failure::new("secret", "this machine gives no random numbers");
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
+    Ok(bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+}
+
 /// What egress is told of a secret that stands for another.
-pub(crate) fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitute {
+pub(crate) fn substitute(bound: &Bound, form: Form, settings: &[SecretSetting]) -> Substitute {
     let setting = settings.iter().find(|setting| setting.name == *bound.binding.name());
     Substitute {
         placeholder: bound.placeholder.as_str().to_owned(),
@@ -347,7 +500,14 @@ pub(crate) fn substitute(bound: &Bound, settings: &[SecretSetting]) -> Substitut
             OnMisuse::Refuse => Misuse::Refuse,
             OnMisuse::End => Misuse::End,
         },
+        form,
     }
+}
+
+/// What a secret is to egress.
+fn form(secret: &SecretUse) -> Form {
+    let aws = |delivery: &Delivery| matches!(delivery, Delivery::AwsKeys | Delivery::AwsEndpoint);
+    if secret.deliveries.iter().any(aws) { Form::Aws } else { Form::Text }
 }
 
 fn part(place: Place) -> Part {

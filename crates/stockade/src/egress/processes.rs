@@ -2,7 +2,7 @@
 //! steward start them.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -32,6 +32,16 @@ pub(crate) fn broker(context: &Context) -> Result<(Role, UnixStream), Failure> {
         None => Started::Here(spawn_broker(owner.into(), egress.into())?),
     };
     Ok((Role { process, connection }, lookup))
+}
+
+/// Starts a broker that takes connections at a socket.
+pub(crate) fn listening_broker(listener: UnixListener, context: &Context) -> Result<Role, Failure> {
+    let (connection, owner) = pair("broker")?;
+    let process = match context.steward() {
+        Some(steward) => steward.listening_broker(&owner, &listener)?,
+        None => Started::Here(spawn_broker(owner.into(), listener.into())?),
+    };
+    Ok(Role { process, connection })
 }
 
 /// Starts egress.

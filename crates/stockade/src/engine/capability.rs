@@ -98,7 +98,8 @@ impl Called {
         let additions = Additions {
             asker,
             who: format!("the capability `{}`", capability.name),
-            secrets: credentials.map(|one| SecretUse { name: one.secret.clone(), hosts: one.hosts.clone() }).collect(),
+            secrets: credentials.map(SecretUse::from).collect(),
+            purpose: capability.name.to_string(),
             ..Additions::default()
         };
         let mut assembled = assemble_with(&flags, &additions, context)?;

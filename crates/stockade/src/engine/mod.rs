@@ -164,7 +164,8 @@ pub(crate) fn invoke_in<'t>(
     let book = Book::new(&assembled.state, assembled.keeping.clone(), context);
     let outlet = Outlet::of(&assembled.reach, &assembled.given, context)?;
     let secrets = secrets_of(outlet.as_ref());
-    let mut receipt = Running::new(&book, subject.asked(&argv, &words), &argv, &assembled, secrets, capture)?;
+    let receipt = Running::new(&book, subject.asked(&argv, &words), &argv, &assembled, secrets, capture)?;
+    let mut receipt = receipt.with_credentials(outlet.as_ref());
     if let Some(agent) = assembled.rules.asker().agent() {
         receipt = receipt.of_agent(agent.whole(), agent.client().to_owned());
     }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use stockade_broker::SecretName;
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Bound, SandboxLabel, Wish};
+use stockade_broker::broker::{Bound, Registered, SandboxLabel, Wish};
 use stockade_broker::client::Owner;
+use stockade_core::credential::Class;
 use stockade_core::host::HostPattern;
 use stockade_core::id::SandboxId;
 use stockade_core::reach::{Reach, SecretUse};
@@ -22,7 +23,7 @@ use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::SecretSetting;
 
 use crate::Context;
-use crate::egress::order::{self, Order, VERSION, Word};
+use crate::egress::order::{self, Form, Order, VERSION, Word};
 use crate::egress::outlet::{self, AUTHORITY};
 use crate::egress::processes::{self, Role};
 use crate::egress::record::Record;
@@ -145,7 +146,7 @@ fn secrets(
     for (name, host) in wanted {
         let caller = taken.iter().position(|(known, _)| *known == name).and_then(|at| taken.swap_remove(at).1.ok());
         let binding = SecretBinding::new(name, [host]).map_err(|error| Failure::from_error("secret", &error))?;
-        wishes.push(Wish { binding, caller });
+        wishes.push(Wish { binding, caller, class: Class::ProxyOnly });
     }
     let (role, lookup) = processes::broker(context)?;
     let refused = |error: &stockade_broker::client::ClientError| {
@@ -154,7 +155,7 @@ fn secrets(
     };
     let connection = role.connection.try_clone().map_err(|error| Failure::from_error("broker", &error))?;
     let mut owner = Owner::connect(connection).map_err(|error| refused(&error))?;
-    let mut bound = owner.register(label, wishes).map_err(|error| refused(&error))?;
+    let Registered { mut bound, .. } = owner.register(label, "gateway", wishes).map_err(|error| refused(&error))?;
     // The key is the last, and has no place in any request.
     bound.truncate(usize::from(has_token));
     Ok((Some((role, owner)), Some(lookup).filter(|_| has_token), bound))
@@ -179,10 +180,13 @@ fn egress(
         version: VERSION,
         sandbox: id.clone(),
         reach,
-        secrets: tokens.iter().map(|bound| outlet::substitute(bound, settings)).collect(),
+        secrets: tokens.iter().map(|bound| outlet::substitute(bound, Form::Text, settings)).collect(),
         authority,
         roots: outlet::roots(context),
         logins: Vec::new(),
+        pass: None,
+        desk: None,
+        trust: Vec::new(),
     };
     let [newer, older] = record.files();
     let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
@@ -197,6 +201,14 @@ fn egress(
         Ok(Word::End { .. }) => return Err(Failure::new("egress", "it ended before it began")),
         Err(error) => return Err(Failure::new("egress", format!("it does not answer: {error}"))),
     }
-    let out = WayOut { channel: inside, proxy_port: 0, ports: Vec::new(), authorities: None, java_authorities: None, alarm: Some(alarm) };
+    let out = WayOut {
+        channel: inside,
+        proxy_port: 0,
+        ports: Vec::new(),
+        authorities: None,
+        java_authorities: None,
+        shown: Vec::new(),
+        alarm: Some(alarm),
+    };
     Ok((role, out))
 }

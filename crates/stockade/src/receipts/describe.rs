@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
+use stockade_core::credential::Class;
 use stockade_core::demand::Enforcement;
 use stockade_core::escape::escape_bytes;
 use stockade_core::limits::Limits;
@@ -23,6 +25,7 @@ use stockade_verify::text::to_hex;
 
 use super::book;
 use crate::admission::Rules;
+use crate::egress::outlet::Facts;
 use crate::failure::Failure;
 
 /// What the rules said.
@@ -65,14 +68,22 @@ pub(crate) fn held(facts: &mut SandboxFacts, enforcement: &Enforcement) {
     facts.enforcement = enforcement.levels();
 }
 
-/// The secrets that a sandbox may use, by name.
-pub(crate) fn credentials_of(reach: &Reach) -> Vec<Credential> {
-    let one = |secret: &stockade_core::reach::SecretUse| Credential {
-        adapter: "secret".to_owned(),
-        id: secret.name.as_str().to_owned(),
-        scope: Some(secret.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
-        expires: None,
-        delivery: "egress".to_owned(),
+/// The secrets that a sandbox may use, by name: who gave each, whom it speaks for and where it may go, when it ends, and whether it went in.
+pub(crate) fn credentials_of(reach: &Reach, facts: &Facts) -> Vec<Credential> {
+    let facts = facts.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = |secret: &stockade_core::reach::SecretUse| {
+        let fact = facts.iter().find(|(name, _)| *name == secret.name).map(|(_, fact)| fact);
+        let hosts = secret.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        Credential {
+            adapter: fact.map_or("secret", |fact| fact.adapter.as_str()).to_owned(),
+            id: secret.name.as_str().to_owned(),
+            scope: Some(match fact.and_then(|fact| fact.scope.as_deref()) {
+                None => hosts,
+                Some(scope) => format!("{hosts}: {scope}"),
+            }),
+            expires: fact.and_then(|fact| fact.expires).and_then(|end| jiff::Timestamp::try_from(end).ok()).map(|end| format!("{end:.0}")),
+            delivery: Class::of(&secret.deliveries).word().to_owned(),
+        }
     };
     reach.secrets.iter().map(one).collect()
 }

@@ -18,6 +18,7 @@ use super::describe::{self, sandbox_of};
 use super::program::{Candidate, Past, Programs};
 use super::running::{self, Capture};
 use crate::Context;
+use crate::egress::outlet::Facts;
 use crate::egress::record::Record;
 use crate::egress::{Outlet, summary};
 use crate::failure::Failure;
@@ -109,7 +110,7 @@ impl<'a> Inside<'a> {
             draft.program = candidate.as_ref().map(|candidate| programs.expected(candidate));
             draft.cwd = Some(describe::shown(cwd));
             draft.env_names = Some(env.iter().map(|(name, _)| name.clone()).collect());
-            draft.credentials = self.charge.map(|charge| describe::credentials_of(&charge.reach)).unwrap_or_default();
+            draft.credentials = self.charge.map(|charge| describe::credentials_of(&charge.reach, &Facts::default())).unwrap_or_default();
         });
         let traffic = Record::open(&self.found.directory).and_then(|record| record.since(0)).map_or(0, |(_, place)| place);
         let violations = keeper::violations(&self.found.directory).len();

@@ -24,7 +24,8 @@ use super::program::{Candidate, Past, Programs};
 use crate::Context;
 use crate::approval::Witness;
 use crate::assemble::Assembled;
-use crate::egress::outlet::Closed;
+use crate::egress::Outlet;
+use crate::egress::outlet::{Closed, Facts};
 use crate::egress::summary;
 use crate::failure::Failure;
 
@@ -37,6 +38,8 @@ pub(crate) struct Running<'a> {
     found: OnceCell<Option<Candidate>>,
     capture: Capture,
     past: Past,
+    /// What is known of its credentials.
+    facts: Facts,
 }
 
 /// What becomes of the program's output.
@@ -68,7 +71,12 @@ impl<'a> Running<'a> {
         let program = argv.first().ok_or_else(|| Failure::new("arguments", "the program's name is empty"))?;
         let deed = Deed::new(book, asked, weight(assembled), redactor);
         let programs = Programs::new(&assembled.state);
-        Ok(Self { deed, assembled, program, programs, found: OnceCell::new(), capture, past: Past::Fresh })
+        Ok(Self { deed, assembled, program, programs, found: OnceCell::new(), capture, past: Past::Fresh, facts: Facts::default() })
+    }
+
+    /// With what is known of its credentials once its way out is open.
+    pub(crate) fn with_credentials(self, outlet: Option<&Outlet<'_>>) -> Self {
+        Self { facts: outlet.map(Outlet::facts).unwrap_or_default(), ..self }
     }
 
     /// The call's id.
@@ -157,7 +165,7 @@ impl<'a> Running<'a> {
             draft.cwd = Some(describe::shown(spec.cwd.as_path()));
             draft.env_names = Some(spec.env.iter().map(|(name, _)| name.clone()).collect());
             draft.policy = Some(policy_of(told, rules));
-            draft.credentials = describe::credentials_of(reach);
+            draft.credentials = describe::credentials_of(reach, &self.facts);
         });
         self.deed.begin()
     }

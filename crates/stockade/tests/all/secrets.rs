@@ -201,15 +201,16 @@ fn the_broker_gives_placeholders_to_the_owner_and_values_to_egress_and_ends_with
         // Else the ends that the broker has stay open here as well.
         drop(command);
         let mut owner = Owner::connect(owner).expect("welcome");
-        let lookup = Lookup::connect(egress).expect("welcome");
+        let lookup = Lookup::connect(egress, None).expect("welcome");
         let wish = |text: &str, caller: Option<&str>| Wish {
             binding: text.parse().expect("a binding"),
             caller: caller.map(|value| SecretValue::new(value.into()).expect("a value")),
+            class: stockade_core::credential::Class::ProxyOnly,
         };
         let sandbox = "0123456789abcdef".parse().expect("an id");
         let wishes =
             vec![wish("KEPT@api.github.com", None), wish("PRINTED@b.com", None), wish("CALLER@c.com", Some("the-callers-own-value"))];
-        let bound = owner.register(&sandbox, wishes).expect("registered");
+        let bound = owner.register(&sandbox, "run", wishes).expect("registered").bound;
         assert!(bound[0].placeholder.as_str().starts_with("ghp_") && bound[0].placeholder.as_str().len() == VALUE.len(), "{bound:?}");
         let value = |name: &str| {
             let name: SecretName = name.parse().expect("a name");

@@ -3,12 +3,14 @@
 //! Both ends of the broker's connections are ours, and are read as if they were not.
 
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Keep, Wish};
+use stockade_broker::broker::{Fact, Keep, Wish};
 use stockade_broker::budget::Bytes;
 use stockade_broker::placeholder::draw;
 use stockade_broker::talk::MAX_FRAME;
 use stockade_broker::talk::frame;
 use stockade_broker::talk::message::{Ask, Refusal, Reply, Role};
+use stockade_broker::ticket::{TICKET, Ticket};
+use stockade_core::credential::Class;
 use stockade_core::secret::{SecretName, SecretValue};
 
 use crate::input::Input;
@@ -112,12 +114,19 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let sandbox = || "0123456789abcdef".parse().expect("an id");
     let name = || "GITHUB_TOKEN".parse::<SecretName>().expect("a name");
     let value = || SecretValue::new(b"ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6".to_vec()).expect("a value");
-    let wish = |text: &str, caller| Wish { binding: text.parse().expect("a binding"), caller };
+    let wish = |text: &str, caller| Wish { binding: text.parse().expect("a binding"), caller, class: Class::Reference };
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_763_000_000);
     let asks = [
-        Ask::Hello { version: 1, role: Role::Owner },
-        Ask::Hello { version: 1, role: Role::Egress },
-        Ask::Register { id: 1, sandbox: sandbox(), wishes: vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)] },
+        Ask::Hello { version: 2, role: Role::Owner { key: Some([1; 32]) } },
+        Ask::Hello { version: 2, role: Role::Owner { key: None } },
+        Ask::Hello { version: 2, role: Role::Egress { pass: Some([2; 16]) } },
+        Ask::Register {
+            id: 1,
+            sandbox: sandbox(),
+            purpose: "git.log".into(),
+            ticket: Ticket([3; TICKET]),
+            wishes: vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)],
+        },
         Ask::Release { id: 2, sandbox: sandbox() },
         Ask::Value { id: 3, sandbox: sandbox(), name: name() },
         Ask::Sign { id: 5, sandbox: sandbox(), name: name(), message: b"msg_1.1763000000.{}".to_vec() },
@@ -125,7 +134,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ];
     let replies = [
         Reply::Welcome { version: 1 },
-        Reply::Registered { id: 1, placeholders: vec!["x".repeat(16), "y".repeat(40)] },
+        Reply::Registered {
+            id: 1,
+            pass: [4; 16],
+            placeholders: vec![
+                ("x".repeat(16), Fact { adapter: "secret".into(), scope: None, expires: None }),
+                ("y".repeat(40), Fact { adapter: "aws".into(), scope: Some("arn:aws:sts::1:assumed-role/a/b".into()), expires: Some(at) }),
+            ],
+        },
         Reply::Value { id: 3, value: value(), expires: Some(at), fresh_until: at, keep: Keep::Once, bytes: Bytes::Counted },
         Reply::Value { id: 3, value: value(), expires: None, fresh_until: at, keep: Keep::UntilStale, bytes: Bytes::Free },
         Reply::Signed { id: 5, signature: [7; 32] },

@@ -268,6 +268,7 @@ fn plan_of(
         proc: proc_place(spec),
         names: if start.way_out.is_some() { Names::ThroughEgress } else { Names::AsOutside },
         authorities: &authorities,
+        shown: start.way_out.map(|way_out| way_out.shown.as_slice()).unwrap_or_default(),
     };
     Ok(plan::build(&inputs, open)?)
 }

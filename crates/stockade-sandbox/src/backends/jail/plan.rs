@@ -14,6 +14,7 @@ use stockade_wire::plan::{Access, Basis, Execution, Groups, Item, JailPlan, Land
 
 use super::view::{SystemEntry, View};
 use crate::guard::Entry;
+use crate::wayout::{Shown, Use};
 
 /// Where private copies of git configurations live inside.
 pub const REDIRECTS: &str = "/run/stockade";
@@ -100,6 +101,8 @@ pub struct Inputs<'a> {
     pub names: Names,
     /// The authorities to trust: files of the host, each with a place where it is shown.
     pub authorities: &'a [(&'a Path, PathBuf)],
+    /// Further files of the way out, at places of our own.
+    pub shown: &'a [Shown],
 }
 
 /// A plan that cannot be made.
@@ -132,16 +135,21 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     builder.links();
     builder.guarded(open)?;
     builder.authorities(open)?;
+    builder.shown(open)?;
     builder.hide();
     builder.executables(open)?;
     builder.kernel(open)?;
     let Builder { items, writable, exports, .. } = builder;
     let spec = inputs.spec;
+    let executable = inputs.executables.map(|list| {
+        let own = inputs.shown.iter().filter(|shown| shown.use_ == Use::Execute).map(|shown| bytes(&shown.place));
+        list.iter().map(|path| bytes(path)).chain(own).collect()
+    });
     let layer = |demand| if spec.allow_degraded.contains(&demand) { Layer::Wanted {} } else { Layer::Required {} };
     Ok(JailPlan {
         items,
         export: exports,
-        landlock: Landlock { writable, executable: inputs.executables.map(|list| list.iter().map(|p| bytes(p)).collect()) },
+        landlock: Landlock { writable, executable },
         landlock_layer: layer(Demand::Files),
         seccomp_layer: layer(Demand::Syscalls),
         no_memory_files: inputs.executables.is_some(),
@@ -421,6 +429,28 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
+    /// Files of the way out: only here, and only to be read, unless they are programs of ours.
+    fn shown(&mut self, open: &mut Open<'_>) -> Result<(), PlanError> {
+        if self.inputs.shown.is_empty() {
+            return Ok(());
+        }
+        // Their places would be made in it.
+        let spec = self.inputs.spec;
+        let mut given = spec.mounts.iter().map(|mount| mount.guest.as_path()).chain([spec.workspace.path.as_path(), spec.home.as_path()]);
+        if let Some(path) = given.find(|path| path.starts_with(REDIRECTS)) {
+            return Err(PlanError::Covers(shown(path)));
+        }
+        for Shown { file, place, use_ } in self.inputs.shown {
+            let source = open(file, Ownership::Read)?;
+            let execution = match use_ {
+                Use::Read => Execution::Denied {},
+                Use::Execute => Execution::Allowed {},
+            };
+            self.items.push(Item::Bind { source, target: bytes(place), access: Access::ReadOnly {}, execution });
+        }
+        Ok(())
+    }
+
     fn hide(&mut self) {
         for path in self.inputs.view.masks.iter().chain(self.inputs.hidden) {
             // Programs of a toolchain read their own settings and stumble over a file they may not open; an empty one
@@ -558,6 +588,16 @@ mod tests {
         names: Names,
         open: &mut Open<'_>,
     ) -> Result<JailPlan, PlanError> {
+        plan_showing(spec, guarded, executables, (names, &[]), open)
+    }
+
+    fn plan_showing(
+        spec: &SandboxSpec,
+        guarded: &[Entry],
+        executables: Option<&[PathBuf]>,
+        (names, shown): (Names, &[Shown]),
+        open: &mut Open<'_>,
+    ) -> Result<JailPlan, PlanError> {
         let (view, files) = (view(), BTreeSet::new());
         let inputs = Inputs {
             spec,
@@ -572,6 +612,7 @@ mod tests {
             proc: ProcPlace::Fresh,
             names,
             authorities: &[],
+            shown,
         };
         build(&inputs, open)
     }
@@ -694,6 +735,35 @@ mod tests {
         }
         assert_eq!(plan.landlock.executable, Some(vec!["/usr/bin/ls".into(), "/usr/lib/ld.so".into()]));
         assert!(plan.no_memory_files);
+    }
+
+    #[test]
+    fn files_of_the_way_out_are_read_and_programs_of_it_run_whatever_the_list_says() {
+        let one = |place: &str, use_| Shown { file: "/state/x/f".into(), place: place.into(), use_ };
+        let files = [one("/run/stockade/c", Use::Read), one("/run/stockade/bin/p", Use::Execute)];
+        let with = |spec: &SandboxSpec, list: Option<&[PathBuf]>| {
+            plan_showing(spec, &[], list, (Names::ThroughEgress, &files), &mut |path, _| {
+                Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 })
+            })
+        };
+        let bind = |place: &str, execution| Item::Bind {
+            source: Source::Host { path: "/state/x/f".into(), dev: 0, ino: 0 },
+            target: place.into(),
+            access: Access::ReadOnly {},
+            execution,
+        };
+        let list = [PathBuf::from("/usr/bin/ls")];
+        for list in [None, Some(&list[..])] {
+            let plan = with(&spec(MountMode::Overlay), list).unwrap();
+            for item in [bind("/run/stockade/c", Execution::Denied {}), bind("/run/stockade/bin/p", Execution::Allowed {})] {
+                assert!(plan.items.contains(&item), "{item:?}");
+            }
+            let executable = list.map(|_| vec!["/usr/bin/ls".into(), "/run/stockade/bin/p".into()]);
+            assert_eq!(plan.landlock.executable, executable);
+        }
+        let mut covered = spec(MountMode::Overlay);
+        covered.mounts.push(Mount { host: safe("/data"), guest: safe("/run/stockade/bin"), mode: MountMode::Rw });
+        assert!(matches!(with(&covered, None), Err(PlanError::Covers(_))));
     }
 
     #[test]

@@ -136,6 +136,7 @@ impl Prepared {
         let granted = keys::look(&profile, &args.sandbox, outside.as_deref(), &args.program, context)?;
         let (branch, fresh) = branch(args, cwd, places)?.unzip();
         let additions = Additions {
+            purpose: "agent".to_owned(),
             mode: None,
             workspace: branch.as_ref().map(|branch| branch.worktree.clone()),
             who: profile.title.clone(),

@@ -1,5 +1,6 @@
 //! What a pack asks for, as a person is shown it before agreeing.
 
+use stockade_core::credential::Class;
 use stockade_policy::capability::{Capability, ExecList, Hosts};
 use stockade_policy::pack::Pack;
 
@@ -27,7 +28,11 @@ fn line(capability: &Capability) -> String {
         ExecList::Only(more) => gets.push(format!("runs {} too", more.join(", "))),
     }
     for credential in &capability.credentials {
-        gets.push(format!("uses the secret {} at {}", credential.secret, listed(&credential.hosts)));
+        let how = match Class::of(&credential.deliveries) {
+            Class::ProxyOnly => "which stays outside",
+            Class::Reference => "and is handed a short-lived key of it",
+        };
+        gets.push(format!("uses the secret {} at {}, {how}", credential.secret, listed(&credential.hosts)));
     }
     let gets = if gets.is_empty() { String::new() } else { format!("; {}", gets.join("; ")) };
     format!("{} ({}, {}): runs {}{gets}", capability.name, capability.effect.name(), capability.risk.name(), capability.program)

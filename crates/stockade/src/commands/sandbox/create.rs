@@ -20,6 +20,7 @@ use crate::assemble::{self, Assembled};
 use crate::cli::{CreateArgs, ForkArgs};
 use crate::daemon::Started;
 use crate::daemon::launcher::Scope;
+use crate::egress::outlet::Facts;
 use crate::engine::asker::AgentName;
 use crate::failure::Failure;
 use crate::receipts::{Book, Deed, credentials_of, recorded, sandbox_of};
@@ -58,7 +59,7 @@ pub(crate) fn made(assembled: Assembled, name: Option<&SandboxName>, context: &C
     let facts = sandbox_of(backend, &assembled.spec, &assembled.reach, &book.payloads(), deed.redactor())?;
     deed.note(|draft| {
         draft.sandbox = Some(facts);
-        draft.credentials = credentials_of(&assembled.reach);
+        draft.credentials = credentials_of(&assembled.reach, &Facts::default());
         draft.trace.clone_from(&assembled.trace);
     });
     let mut made = Value::Null;

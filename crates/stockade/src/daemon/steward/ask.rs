@@ -1,7 +1,7 @@
 //! The gateway's side: starts a steward while it may, and has it start the rest.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -49,6 +49,11 @@ impl Steward {
     /// Starts a broker between its owner's connection and that of egress.
     pub(crate) fn broker(&self, owner: &UnixStream, egress: &UnixStream) -> Result<Started, Failure> {
         self.role("broker", &Errand::Broker, &[owner.as_fd(), egress.as_fd()])
+    }
+
+    /// Starts a broker between its owner's connection and a socket.
+    pub(crate) fn listening_broker(&self, owner: &UnixStream, listener: &UnixListener) -> Result<Started, Failure> {
+        self.role("broker", &Errand::Broker, &[owner.as_fd(), listener.as_fd()])
     }
 
     /// Starts egress at its owner's connection.

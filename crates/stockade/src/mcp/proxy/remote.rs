@@ -94,7 +94,7 @@ pub(super) fn run(args: &ProxyArgs, url: &str, context: &Context) -> Result<Exit
     let owned = Sandboxes::open(&assembled.state).and_then(|sandboxes| sandboxes.create()).map_err(state)?;
     deed.note(|draft| {
         draft.policy = Some(policy_of(&assembled.told, &assembled.rules));
-        draft.credentials = credentials_of(&assembled.reach);
+        draft.credentials = credentials_of(&assembled.reach, &outlet.facts());
     });
     // Opened first, so that who takes secrets out of receipts is who puts them into requests. Nothing goes that way before the intent is written.
     let opened = outlet.open(&owned.id, &owned.directory).map_err(|error| explain(&JobError::Gate(error)));
