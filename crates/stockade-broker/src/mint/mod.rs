@@ -3,17 +3,25 @@
 //! An adapter builds requests, reads answers and nothing else: connections, limits, time and what may be repeated of an answer are [`http`]'s
 //! and [`Asking`]'s. What a provider says is shown to people bounded, escaped, and without any value that was used to ask.
 
+mod aws;
 mod gcp;
 mod github;
 pub(crate) mod http;
+mod infisical;
 mod jwt;
+mod keychain;
 mod kubernetes;
 pub(crate) mod oauth;
+mod onepassword;
 pub(crate) mod pem;
+mod program;
+pub(crate) mod sigv4;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod token;
 mod told;
+mod vault;
+mod xml;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -140,13 +148,15 @@ impl<'a> Asking<'a> {
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
+        Provider::Keychain(keychain) => keychain::mint(keychain, asking),
+        Provider::Onepassword(onepassword) => onepassword::mint(onepassword, asking),
+        Provider::Vault(vault) => vault::mint(vault, asking),
+        Provider::Infisical(infisical) => infisical::mint(infisical, asking),
+        Provider::Aws(aws) => aws::mint(aws, asking),
         Provider::Gcp(gcp) => gcp::mint(gcp, asking),
         Provider::Kubernetes(kubernetes) => kubernetes::mint(kubernetes, asking),
         Provider::Github(github) => github::mint(github, asking),
         Provider::Oauth(oauth) => oauth::mint(oauth, asking),
-        Provider::Keychain(_) | Provider::Onepassword(_) | Provider::Vault(_) | Provider::Infisical(_) | Provider::Aws(_) => {
-            Err(MintError::new("asking", format!("nothing asks `{}` yet", provider.word())))
-        }
     }
 }
 

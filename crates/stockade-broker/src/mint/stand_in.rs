@@ -31,7 +31,7 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// Begins to answer: a status and JSON.
+    /// Begins to answer: a status and JSON; a string is sent as it is.
     pub(crate) fn new(answer: impl Fn(&Asked) -> (u16, serde_json::Value) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -43,7 +43,11 @@ impl StandIn {
                 let Some(request) = read(&mut reader) else { continue };
                 let (status, body) = answer(&request);
                 lock(&seen).push(request);
-                let body = if body.is_null() { String::new() } else { body.to_string() };
+                let body = match body {
+                    serde_json::Value::Null => String::new(),
+                    serde_json::Value::String(text) => text,
+                    json => json.to_string(),
+                };
                 let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 let _ = reader.get_mut().write_all((head + &body).as_bytes());
             }
@@ -86,15 +90,20 @@ fn read(reader: &mut impl std::io::BufRead) -> Option<Asked> {
 
 /// Asks a provider with these secrets.
 pub(crate) fn ask(provider: &serde_json::Value, secrets: &[(&str, &str)]) -> Result<super::Minted, super::MintError> {
+    ask_in("/usr/bin:/bin", provider, secrets)
+}
+
+/// Asks a provider with these secrets, and with programs that are here.
+pub(crate) fn ask_in(
+    path: impl Into<std::ffi::OsString>,
+    provider: &serde_json::Value,
+    secrets: &[(&str, &str)],
+) -> Result<super::Minted, super::MintError> {
     let written = serde_json::json!({ "T": provider });
     let settings = stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap();
     let stockade_store::settings::SecretSource::Provider(provider) = &settings[0].source else { panic!("no provider") };
     let root = tempfile::tempdir().unwrap();
-    let around = crate::sources::Surroundings {
-        store: crate::store::Store::beneath(&root.path().join("state")),
-        path: "/usr/bin:/bin".into(),
-        home: root.path().to_owned(),
-    };
+    let around = around(root.path(), path);
     let now = std::time::SystemTime::now();
     let look_up = |name: &crate::SecretName| {
         let found = secrets.iter().find(|(known, _)| *known == name.as_str());
@@ -104,4 +113,19 @@ pub(crate) fn ask(provider: &serde_json::Value, secrets: &[(&str, &str)]) -> Res
     };
     let sandbox = "0123456789abcdef".parse().unwrap();
     super::mint(provider, &super::Asking::new(&sandbox, "test.call", now, &around, &look_up))
+}
+
+/// A directory with one program in it, a script of `sh`. It is written by a child: what this process itself has open for writing, a child of
+/// another test may have too for a moment, and then nobody can start it.
+pub(crate) fn program(name: &str, script: &str) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
+    let target = root.path().join(name).to_str().unwrap().to_owned();
+    let argv = ["sh", "-c", write, "sh", script, &target].map(str::to_owned);
+    crate::sources::command::run(&argv, &around(root.path(), "/usr/bin:/bin")).unwrap();
+    root
+}
+
+fn around(root: &std::path::Path, path: impl Into<std::ffi::OsString>) -> crate::sources::Surroundings {
+    crate::sources::Surroundings { store: crate::store::Store::beneath(&root.join("state")), path: path.into(), home: root.to_owned() }
 }

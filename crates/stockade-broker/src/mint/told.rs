@@ -52,6 +52,13 @@ impl Asking<'_> {
         self.hide(&SecretValue::new(text.as_bytes().to_vec()).map_err(|error| MintError::new(step, error.to_string()))?);
         Ok(())
     }
+
+    /// A value that a provider gave, checked; it must not be repeated either.
+    pub(super) fn take(&self, step: &str, text: String) -> Result<SecretValue, MintError> {
+        let value = SecretValue::new(text.into_bytes()).map_err(|error| MintError::new(step, error.to_string()))?;
+        self.hide(&value);
+        Ok(value)
+    }
 }
 
 /// A time as JWTs count it.

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a program gave nothing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommandError {
+pub(crate) enum CommandError {
     #[error("there is no program `{0}` in an absolute directory of PATH")]
     NotFound(String),
     #[error("`{program}` cannot be started: {source}")]
@@ -43,7 +43,7 @@ pub(super) enum CommandError {
 }
 
 /// Runs the program; what it printed.
-pub(super) fn run(argv: &[String], around: &Surroundings) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+pub(crate) fn run(argv: &[String], around: &Surroundings) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     run_within(argv, around, MAX_TIME)
 }
 

@@ -3,7 +3,7 @@
 //! Without a setting for a secret: the store, else the caller's variable of that name. With one: that source alone. Nothing is guessed, and a
 //! source that fails is a failure, never a step to the next one.
 
-mod command;
+pub(crate) mod command;
 mod file;
 mod keys;
 mod output;
