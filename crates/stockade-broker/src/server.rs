@@ -230,10 +230,9 @@ fn refused(id: u32, error: &BrokerError) -> Reply {
         BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
             Refusal::NotBound
         }
-        BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) => Refusal::NoValue,
+        BrokerError::Source(_) | BrokerError::Placeholder(_) | BrokerError::NoKey(_) | BrokerError::NotGivenBack(_) => Refusal::NoValue,
         BrokerError::UsedUp { .. } | BrokerError::TooOften { .. } => Refusal::UsedUp,
         BrokerError::Ticket(_) => Refusal::Role,
-        BrokerError::NotGivenBack(_) => Refusal::NoValue,
         BrokerError::TooMany(_) | BrokerError::Redact(_) => Refusal::Busy,
     };
     Reply::Refused { id, why, message: with_causes(error), hint: error.hint().unwrap_or_default() }

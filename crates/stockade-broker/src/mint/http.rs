@@ -169,7 +169,8 @@ fn encode_into(out: &mut String, text: &str) {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let hex = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase();
+            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
         }
     }
 }
@@ -326,6 +327,7 @@ mod tests {
 
     /// A server that says one thing, whatever it is asked.
     fn server(says: Vec<u8>) -> (String, std::thread::JoinHandle<Vec<u8>>) {
+        #[expect(clippy::disallowed_methods, reason = "a provider on loopback, for tests")]
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/path?x=1", listener.local_addr().unwrap());
         let served = std::thread::spawn(move || {

@@ -33,6 +33,7 @@ pub(crate) struct StandIn {
 impl StandIn {
     /// Begins to answer: a status and JSON; a string is sent as it is.
     pub(crate) fn new(answer: impl Fn(&Asked) -> (u16, serde_json::Value) + Send + 'static) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "a provider on loopback, for tests")]
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<Asked>>>::default();

@@ -112,13 +112,8 @@ pub(crate) struct Counter<'a> {
     pub(crate) token: &'a str,
 }
 
-/// How many settings of git the environment has already: what it says in `GIT_CONFIG_COUNT`.
-pub(crate) fn git_settings(count: Option<&OsStr>) -> Result<usize, Failure> {
-    git::existing(count)
-}
-
-/// Works out what is needed inside; settings of git are numbered from `git_settings` on.
-pub(crate) fn deliver(given: &[Given], counter: Counter<'_>, git_settings: usize) -> Result<Delivered, Failure> {
+/// Works out what is needed inside.
+pub(crate) fn deliver(given: &[Given], counter: Counter<'_>) -> Result<Delivered, Failure> {
     let mut making = Making { counter, delivered: Delivered::default(), variables: BTreeMap::new(), git: git::Settings::default() };
     let mut kubeconfigs = Vec::new();
     for (at, one) in given.iter().enumerate() {
@@ -139,7 +134,7 @@ pub(crate) fn deliver(given: &[Given], counter: Counter<'_>, git_settings: usize
             }
         }
     }
-    making.done(&kubeconfigs, git_settings)
+    making.done(&kubeconfigs)
 }
 
 /// What has been worked out so far.
@@ -152,7 +147,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn done(mut self, kubeconfigs: &[PathBuf], git_settings: usize) -> Result<Delivered, Failure> {
+    fn done(mut self, kubeconfigs: &[PathBuf]) -> Result<Delivered, Failure> {
         let mut environment: Vec<(String, OsString)> = self.variables.into_iter().map(|(name, (value, _))| (name, value)).collect();
         let mut add = |name: String, value: OsString| {
             if environment.iter().any(|(known, _)| *known == name) {
@@ -162,7 +157,7 @@ impl Making<'_> {
             environment.push((name, value));
             Ok(())
         };
-        for (name, value) in self.git.variables(git_settings) {
+        for (name, value) in self.git.variables() {
             add(name, value)?;
         }
         if !kubeconfigs.is_empty() {

@@ -164,20 +164,9 @@ impl<'a> Outlet<'a> {
 
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
-        let Some(Registration { lookup, pass, bound }) = self.register(id, Which::All)? else {
-            return self.stand_with(id, directory, &settings, None, Vec::new());
-        };
-        self.stand_with(id, directory, &settings, Some((lookup, pass)), bound)
-    }
-
-    fn stand_with(
-        &self,
-        id: &SandboxId,
-        directory: &Path,
-        settings: &[SecretSetting],
-        lookup: Option<(UnixStream, Option<Pass>)>,
-        bound: Vec<Bound>,
-    ) -> Result<Opened, Failure> {
+        let registration = self.register(id, Which::All)?;
+        let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
+        let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
         let places = self.context.places()?;
         let mut ports = self.reach.ports();
         ports.extend(WEB_PORTS);
@@ -185,7 +174,7 @@ impl<'a> Outlet<'a> {
         ports.dedup();
         let proxy_port = variables::proxy_port(&ports);
         let token = token()?;
-        let delivered = self.deliver(&bound, settings, Counter { proxy_port, token: &token })?;
+        let delivered = self.deliver(bound, &settings, Counter { proxy_port, token: &token })?;
         let shown = deliver::lay_out(&delivered, &places.state, directory)?;
         let authority = places.state.join(AUTHORITY);
         ensure_private_dir(&authority).map_err(|error| Failure::from_error("egress", &error))?;
@@ -197,19 +186,19 @@ impl<'a> Outlet<'a> {
             version: VERSION,
             sandbox: id.clone(),
             reach: self.reach.clone(),
-            secrets: self.reach.secrets.iter().zip(&bound).map(|(secret, bound)| substitute(bound, form(secret), settings)).collect(),
+            secrets: self.reach.secrets.iter().zip(bound).map(|(secret, bound)| substitute(bound, form(secret), &settings)).collect(),
             authority,
             roots: roots(self.context),
             logins: self.reach.logins.iter().map(login::Places::from).collect(),
-            pass: lookup.as_ref().and_then(|(_, pass)| *pass),
+            pass: lookup.and_then(|(_, pass)| pass),
             desk: (!delivered.desk.is_empty()).then(|| order::Desk { token: token.clone(), entries: delivered.desk.clone() }),
-            trust: trust(&bound, settings)?,
+            trust: trust(bound, &settings)?,
         };
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
         let logins = self.reach.logins.iter().map(login::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let [newer, older] = record.files();
         let always = [newer.as_fd(), older.as_fd(), outside.as_fd(), alarm_of_egress.as_fd()];
-        let passed = always.into_iter().chain(lookup.as_ref().map(|(stream, _)| stream.as_fd()));
+        let passed = always.into_iter().chain(lookup.map(|(stream, _)| stream.as_fd()));
         let passed = passed.chain(logins.iter().map(|file| file.as_fd()));
         let said = order::send(&egress.connection, &order, &passed.collect::<Vec<_>>()).and_then(|()| {
             egress.connection.set_read_timeout(Some(PATIENCE))?;
@@ -240,7 +229,7 @@ impl<'a> Outlet<'a> {
     /// What programs inside are given.
     fn deliver(&self, bound: &[Bound], settings: &[SecretSetting], counter: Counter<'_>) -> Result<Delivered, Failure> {
         let given: Vec<Given> = self.reach.secrets.iter().zip(bound).map(|(secret, bound)| given(secret, bound, settings)).collect();
-        let delivered = deliver::deliver(&given, counter, 0)?;
+        let delivered = deliver::deliver(&given, counter)?;
         // What a person set stays, so what a tool needs and finds taken would be silently without effect.
         match delivered.environment.iter().find(|(name, _)| self.given.iter().any(|own| own == name)) {
             None => Ok(delivered),

@@ -1,6 +1,6 @@
 //! Git: settings in the environment that make the tool its credential helper at the hosts of a secret, and nobody else.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use stockade_core::host::HostPattern;
 
@@ -10,8 +10,6 @@ use crate::failure::Failure;
 const COUNT: &str = "GIT_CONFIG_COUNT";
 /// Who a token belongs to where nobody says: what GitHub and GitLab take for every kind of token.
 const USER: &str = "x-access-token";
-/// Nobody has more settings in an environment.
-const MOST_EXISTING: usize = 10_000;
 
 /// Settings of git, each place once. Several secrets may be for one host: git asks for each in turn until one answers.
 #[derive(Default)]
@@ -21,12 +19,6 @@ struct Place {
     url: String,
     helpers: Vec<String>,
     user: String,
-}
-
-pub(super) fn existing(count: Option<&OsStr>) -> Result<usize, Failure> {
-    let Some(count) = count.filter(|count| !count.is_empty()) else { return Ok(0) };
-    let number = count.to_str().and_then(|count| count.parse().ok()).filter(|count| *count <= MOST_EXISTING);
-    number.ok_or_else(|| Failure::new("environment", format!("`{COUNT}` is no number of settings")).with_hint(format!("unset {COUNT}")))
 }
 
 impl Making<'_> {
@@ -53,8 +45,8 @@ impl Settings {
         }
     }
 
-    /// As variables, after so many that are there already.
-    pub(super) fn variables(&self, existing: usize) -> Vec<(String, OsString)> {
+    /// As variables.
+    pub(super) fn variables(&self) -> Vec<(String, OsString)> {
         let mut settings: Vec<(String, &str)> = Vec::new();
         for Place { url, helpers, user } in &self.0 {
             let key = |last: &str| format!("credential.{url}.{last}");
@@ -67,8 +59,8 @@ impl Settings {
         if settings.is_empty() {
             return Vec::new();
         }
-        let mut variables = vec![(COUNT.to_owned(), (existing + settings.len()).to_string().into())];
-        for (number, (key, value)) in (existing..).zip(settings) {
+        let mut variables = vec![(COUNT.to_owned(), settings.len().to_string().into())];
+        for (number, (key, value)) in settings.into_iter().enumerate() {
             variables.push((format!("GIT_CONFIG_KEY_{number}"), key.into()));
             variables.push((format!("GIT_CONFIG_VALUE_{number}"), value.into()));
         }

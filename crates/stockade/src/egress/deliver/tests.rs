@@ -25,11 +25,11 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, OsString)> {
 }
 
 fn of(given: &[Given]) -> Delivered {
-    deliver(given, COUNTER, 0).unwrap()
+    deliver(given, COUNTER).unwrap()
 }
 
 fn refusal(given: &[Given]) -> String {
-    deliver(given, COUNTER, 0).unwrap_err().message
+    deliver(given, COUNTER).unwrap_err().message
 }
 
 const DESK_AT: (&str, &str) = ("STOCKADE_DESK", "http://127.0.0.1:61080/TOKEN");
@@ -46,9 +46,9 @@ fn a_variable_holds_the_placeholder_and_needs_no_desk() {
 fn git_asks_the_tool_and_nobody_else() {
     let mut one = given("A", &["github.com", "127.0.0.1:3000"], &[Delivery::Git]);
     let helper = "/run/stockade/bin/stockade-credential git A";
-    let delivered = deliver(&[one.clone()], COUNTER, 2).unwrap();
-    let mut expected = vec![("GIT_CONFIG_COUNT".to_owned(), "14".to_owned())];
-    let mut number = 2;
+    let delivered = of(&[one.clone()]);
+    let mut expected = vec![("GIT_CONFIG_COUNT".to_owned(), "12".to_owned())];
+    let mut number = 0;
     for url in ["https://github.com", "https://127.0.0.1:3000", "http://127.0.0.1:3000"] {
         for (key, value) in [("helper", ""), ("helper", helper), ("useHttpPath", "true"), ("username", "x-access-token")] {
             expected.push((format!("GIT_CONFIG_KEY_{number}"), format!("credential.{url}.{key}")));
@@ -86,10 +86,16 @@ fn secrets_of_one_host_are_asked_for_in_turn() {
 }
 
 #[test]
-fn settings_of_git_that_are_there_are_counted() {
-    let of = |text: &str| git_settings(Some(OsStr::new(text))).ok();
-    assert_eq!(git_settings(None), Ok(0));
-    assert_eq!([of(""), of("3"), of("x"), of("-1"), of("99999999")], [Some(0), Some(3), None, None, None]);
+fn package_managers_have_the_placeholder_where_they_look() {
+    let npm = of(&[given("N", &["registry.npmjs.org", "127.0.0.1:4873", "*.example"], &[Delivery::Npm])]);
+    let tokens = ["npm_config_//127.0.0.1:4873/:_authToken", "npm_config_//registry.npmjs.org/:_authToken"];
+    assert_eq!(npm.environment, variables(&tokens.map(|name| (name, "placeholder-of-N"))));
+    let index = "https://__token__:placeholder-of-P@pypi.example/simple/";
+    let pip = of(&[given("P", &["pypi.example"], &[Delivery::Pip])]);
+    assert_eq!(pip.environment, variables(&[("PIP_INDEX_URL", index), ("UV_DEFAULT_INDEX", index)]));
+    assert!(refusal(&[given("P", &["*.example"], &[Delivery::Pip])]).contains("pip needs a host"));
+    let cargo = of(&[given("C", &["crates.io"], &[Delivery::Cargo])]);
+    assert_eq!(cargo.environment, variables(&[("CARGO_REGISTRY_TOKEN", "placeholder-of-C")]));
 }
 
 #[test]
