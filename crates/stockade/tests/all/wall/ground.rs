@@ -311,7 +311,7 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Strin
 
 /// Waits until something holds; fails when it never does.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
