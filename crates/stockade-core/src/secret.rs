@@ -13,6 +13,8 @@ use zeroize::{Zeroize, Zeroizing};
 pub const MIN_VALUE: usize = 16;
 /// The longest value: what servers take in one header.
 pub const MAX_VALUE: usize = 16 * 1024;
+/// The longest text that a value is read from: room for a line break after it, and for those of a key in PEM.
+pub const MAX_TEXT: usize = MAX_VALUE + MAX_VALUE / 16;
 /// The longest name.
 pub const MAX_NAME: usize = 128;
 
@@ -146,6 +148,15 @@ impl SecretValue {
         Self::new(bytes)
     }
 
+    /// As [`Self::from_line`], for what people keep in files: the line breaks within a key in PEM mean nothing and are left out. Whatever else has
+    /// line breaks in it is refused as everywhere.
+    pub fn from_text(mut bytes: Vec<u8>) -> Result<Self, BadSecretValue> {
+        if is_pem(&bytes) {
+            bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
+        }
+        Self::from_line(bytes)
+    }
+
     /// The bytes themselves.
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
@@ -161,6 +172,18 @@ impl SecretValue {
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(self.expose().iter().map(|byte| char::from(*byte)).collect())
     }
+}
+
+/// Whether it is one block of PEM and nothing else. One with headers (`Proc-Type: …`) is none: their line breaks have a meaning.
+fn is_pem(bytes: &[u8]) -> bool {
+    let block = || {
+        let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\n', '\r']).strip_prefix("-----BEGIN ")?;
+        let (label, rest) = text.split_once("-----")?;
+        let body = rest.strip_suffix("-----")?.strip_suffix(label)?.strip_suffix("-----END ")?;
+        let is_label = label.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ');
+        Some(is_label && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte)))
+    };
+    block().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -220,5 +243,28 @@ mod tests {
             assert_eq!(SecretValue::from_line(line.to_vec()).unwrap().expose(), b"0123456789abcdef");
         }
         assert_eq!(SecretValue::from_line(b"0123456789abcdef\n\n".to_vec()).err(), Some(BadSecretValue::NotPrintable));
+    }
+    #[test]
+    fn only_pem_loses_its_line_breaks() {
+        let one_line = "-----BEGIN RSA PRIVATE KEY-----AQIDBAUG/+==-----END RSA PRIVATE KEY-----";
+        for good in [
+            one_line,
+            "-----BEGIN RSA PRIVATE KEY-----\nAQID\nBAUG/+==\n-----END RSA PRIVATE KEY-----\n",
+            "-----BEGIN RSA PRIVATE KEY-----\r\nAQID\r\nBAUG/+==\r\n-----END RSA PRIVATE KEY-----\r\n\r\n",
+        ] {
+            assert_eq!(SecretValue::from_text(good.into()).unwrap().to_text().as_str(), one_line, "{good}");
+        }
+        for bad in [
+            "0123456789abcdef\n0123456789abcdef",
+            "-----BEGIN A\nX-Header: y and more",
+            "-----BEGIN A-----\nAQID\n-----END B-----",
+            "-----BEGIN A-----\nAQID\n-----END A-----\nX-Header: y",
+            "-----BEGIN A-----\nProc-Type: 4,ENCRYPTED\n\nAQID\n-----END A-----",
+            "-----BEGIN A-----\nAQID\n-----END A-----\n-----BEGIN A-----\nAQID\n-----END A-----",
+            " -----BEGIN A-----\nAQID\n-----END A-----",
+        ] {
+            assert_eq!(SecretValue::from_text(bad.into()).err(), Some(BadSecretValue::NotPrintable), "{bad}");
+        }
+        assert_eq!(SecretValue::from_text(b"0123456789abcdef\n".to_vec()).unwrap().expose(), b"0123456789abcdef");
     }
 }

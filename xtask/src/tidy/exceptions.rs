@@ -52,6 +52,10 @@ pub(super) const STARTS_PROGRAMS: &[Exception] = &[
         reason: "starts this very program as the owner of an agent in the background",
     },
     Exception {
+        path: "crates/stockade/src/commands/secret/adopt/check.rs",
+        reason: "starts this very program, to see whether a login that `secret adopt` took over works through it",
+    },
+    Exception {
         path: "crates/stockade/src/egress/processes.rs",
         reason: "starts this very program as the broker and the egress of one sandbox",
     },

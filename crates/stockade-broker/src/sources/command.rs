@@ -4,7 +4,7 @@
 //! is found only in absolute directories of `PATH`, so that a repository one stands in cannot plant it.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -47,15 +47,28 @@ pub(crate) fn run(argv: &[String], around: &Surroundings) -> Result<Zeroizing<Ve
     run_within(argv, around, MAX_TIME)
 }
 
+/// The same with something on its standard input: a line or two, which a pipe holds whole.
+pub(super) fn run_with(argv: &[String], input: &[u8], around: &Surroundings) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+    run_all(argv, input, around, MAX_TIME)
+}
+
 pub(super) fn run_within(argv: &[String], around: &Surroundings, time: Duration) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+    run_all(argv, b"", around, time)
+}
+
+fn run_all(argv: &[String], input: &[u8], around: &Surroundings, time: Duration) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     let program = argv.first().map_or("", String::as_str);
     let shown = escape(program);
     let found = find(program, &around.path).ok_or_else(|| CommandError::NotFound(shown.clone()))?;
     #[expect(clippy::disallowed_methods, reason = "the person's own settings name this program as the source of a secret")]
     let mut command = Command::new(found);
     command.arg0(program).args(argv.iter().skip(1)).current_dir(&around.home).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = command.spawn().map_err(|source| CommandError::Start { program: shown.clone(), source })?;
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() }).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|source| CommandError::Start { program: shown.clone(), source })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not want it has its reasons; what it prints tells.
+        let _ = stdin.write_all(input);
+    }
     let mut running = Running { child, over: false };
     let printed = running.collect(&shown, Instant::now() + time)?;
     let status = running.child.wait().map_err(|source| CommandError::Read { program: shown.clone(), source })?;

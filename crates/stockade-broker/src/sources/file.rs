@@ -6,16 +6,13 @@ use std::io::Read;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
-use stockade_core::secret::MAX_VALUE;
+use stockade_core::secret::MAX_TEXT;
 use zeroize::Zeroizing;
 
 use super::SourceError;
 use crate::{SecretName, SecretValue};
 
-/// Room for a line break after the longest value.
-const MAX_FILE: usize = MAX_VALUE + 2;
-
-/// Reads the value; one line break at its end is not part of it.
+/// Reads the value; one line break at its end is not part of it, and neither are those within a key in PEM.
 pub(super) fn read(name: &SecretName, path: &Path) -> Result<SecretValue, SourceError> {
     let failed = |source: std::io::Error| SourceError::File { name: name.clone(), path: path.to_owned(), source };
     let refused = |why| SourceError::FileRefused { name: name.clone(), path: path.to_owned(), why };
@@ -31,8 +28,8 @@ pub(super) fn read(name: &SecretName, path: &Path) -> Result<SecretValue, Source
     if found.st_mode & 0o022 != 0 {
         return Err(refused("others may write to it"));
     }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE + 1));
-    File::from(file).take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_TEXT + 1));
+    File::from(file).take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     let bytes = std::mem::take(&mut *bytes);
-    SecretValue::from_line(bytes).map_err(|source| SourceError::Value { name: name.clone(), source })
+    SecretValue::from_text(bytes).map_err(|source| SourceError::Value { name: name.clone(), source })
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use stockade_core::escape::escape_bytes;
 use stockade_store::settings::SecretSource;
+use zeroize::Zeroizing;
 
 use crate::mint::{self, Asking, MintError, Minted, Revoke};
 use crate::store::{Store, StoreError};
@@ -191,6 +192,11 @@ impl SourceError {
             Self::File { .. } | Self::Expired(_) => None,
         }
     }
+}
+
+/// Runs a program of the person's own that knows a login (`gh auth token`, `docker-credential-…`), as the program of a setting is run; what it printed.
+pub fn ask_program(argv: &[String], input: &[u8], around: &Surroundings) -> Result<Zeroizing<Vec<u8>>, String> {
+    command::run_with(argv, input, around).map_err(|error| error.to_string())
 }
 
 /// Asks a source that does not depend on the caller. `None`: the store was asked without a setting, and has none.

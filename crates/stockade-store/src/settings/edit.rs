@@ -95,7 +95,7 @@ pub(crate) fn unknown(key: &str) -> SettingsError {
     SettingsError::UnknownKey { at: Place::CommandLine, key: shorten(key), nearest }
 }
 
-fn change(
+pub(super) fn change(
     places: &Places,
     target: Target<'_>,
     locked: &LockedFile,
@@ -130,15 +130,20 @@ fn check_tightens(places: &Places, document: Document, key: &Key) -> Result<(), 
     })
 }
 
-fn cannot_edit(locked: &LockedFile, key: &str) -> SettingsError {
+pub(super) fn cannot_edit(locked: &LockedFile, key: &str) -> SettingsError {
     SettingsError::Edit { path: locked.path.clone(), key: shorten(key) }
 }
 
 fn set_in(text: &str, key: &str, value: &Value) -> Option<String> {
+    put_in(text, key, input(value))
+}
+
+/// Puts a value where a dotted name leads, in the place of what is there.
+pub(super) fn put_in(text: &str, key: &str, value: CstInputValue) -> Option<String> {
     let root = CstRootNode::parse(text, &options()).ok()?;
     let object = root.object_value()?;
     match find(&object, key) {
-        Some(property) => property.set_value(input(value)),
+        Some(property) => property.set_value(value),
         None => insert(&object, key, value),
     }
     Some(root.to_string())
@@ -166,7 +171,7 @@ fn find(object: &CstObject, key: &str) -> Option<CstObjectProp> {
 }
 
 /// Adds a property in the deepest object that is there for it.
-fn insert(object: &CstObject, key: &str, value: &Value) {
+fn insert(object: &CstObject, key: &str, value: CstInputValue) {
     let inner = object.properties().into_iter().find_map(|property| {
         let rest = key.strip_prefix(property.decoded_name()?.as_str())?.strip_prefix('.')?;
         Some((property.object_value()?, rest))
@@ -178,8 +183,8 @@ fn insert(object: &CstObject, key: &str, value: &Value) {
     object.append(first, nested(rest, value));
 }
 
-fn nested(key: Option<&str>, value: &Value) -> CstInputValue {
-    let Some(key) = key else { return input(value) };
+fn nested(key: Option<&str>, value: CstInputValue) -> CstInputValue {
+    let Some(key) = key else { return value };
     let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
     CstInputValue::Object(vec![(first.to_owned(), nested(rest, value))])
 }

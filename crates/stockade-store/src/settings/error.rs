@@ -169,6 +169,14 @@ pub enum SettingsError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is there already, and nobody said that it may be replaced.
+    #[error("`{key}` is in `{}` already", shown(.path))]
+    EntryThere {
+        /// Which file.
+        path: PathBuf,
+        /// Which entry.
+        key: String,
+    },
     /// The edit would not say what was asked; nothing was written.
     #[error("cannot change `{key}` in `{}` without disturbing the rest", shown(.path))]
     Edit {
@@ -198,6 +206,7 @@ impl SettingsError {
                 format!("lower it in the project, or allow more yourself with `stockade config set {key} VALUE`")
             }
             Self::Empty(_) => "write `{}` into it, or remove it".to_owned(),
+            Self::EntryThere { .. } => "--replace puts the new one in its place".to_owned(),
             Self::Edit { .. } => "edit the file by hand".to_owned(),
             Self::Busy(_) => "try again when it is done".to_owned(),
             Self::DuplicateKey { .. } => "remove one of the two".to_owned(),

@@ -10,6 +10,7 @@
 
 mod document;
 pub mod edit;
+mod entry;
 pub mod error;
 mod file;
 pub mod flags;
@@ -32,6 +33,7 @@ use std::path::Path;
 
 pub(crate) use edit::written;
 pub use edit::{Outcome, Target, config_set, config_unset};
+pub use entry::{Existing, secret_set};
 pub use error::SettingsError;
 pub use flags::{Flags, Overruled};
 pub(crate) use nearest::closest;

@@ -240,7 +240,8 @@ pub(super) fn to_json(secrets: &[SecretSetting]) -> Json {
     Json::Object(secrets.iter().map(|secret| (secret.name.to_string(), entry_to_json(secret))).collect())
 }
 
-fn entry_to_json(secret: &SecretSetting) -> Json {
+/// One entry as it is written.
+pub(super) fn entry_to_json(secret: &SecretSetting) -> Json {
     let mut entry = Map::new();
     entry.insert("source".to_owned(), secret.source.word().into());
     match &secret.source {

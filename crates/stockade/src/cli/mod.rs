@@ -54,7 +54,7 @@ pub(crate) use sandbox::{
     ApplyArgs, CopyArgs, CreateArgs, DestroyArgs, DiffArgs, ExecArgs, ForkArgs, HoldArgs, NetworkArgs, OneSandbox, PruneArgs, ReadArgs,
     SandboxArgs, SandboxVerb, UseArgs, WriteArgs,
 };
-pub(crate) use secret::{RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
+pub(crate) use secret::{AdoptArgs, AdoptTool, RemoveSecretArgs, SecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use serve::{LogForm, ServeArgs};
 pub(crate) use shipped::{CompletionsArgs, DocsReferenceArgs, ManArgs};
 pub(crate) use values::{BackendChoice, CopyEnd, EnvFlag, MountFlag, SandboxRef};

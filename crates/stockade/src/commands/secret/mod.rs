@@ -1,6 +1,8 @@
 //! `stockade secret`: keeps values in the secret store, lists names, forgets them. No value is printed, and none is an argument.
 //!
-//! How values are kept is decided in `stockade-broker`; here they are asked for.
+//! How values are kept is decided in `stockade-broker`; here they are asked for. `adopt` takes over the logins of other tools.
+
+mod adopt;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,7 +14,7 @@ use serde_json::json;
 use stockade_broker::placeholder::looks_like_a_token;
 use stockade_broker::store::{Kept, Removed, Store, StoreError};
 use stockade_broker::{BadSecretValue, SecretName, SecretValue, hygiene};
-use stockade_core::secret::MAX_VALUE;
+use stockade_core::secret::MAX_TEXT;
 use stockade_store::settings::{SecretSetting, Settings};
 use zeroize::Zeroizing;
 
@@ -25,14 +27,15 @@ use crate::receipts::approved;
 use crate::terminal;
 
 const STEP: &str = "secret";
-/// Longer input is refused unread: room for the longest value and its line break.
-const MAX_INPUT: usize = MAX_VALUE + 3;
+/// Longer input is refused unread: room for the longest value and its line breaks.
+const MAX_INPUT: usize = MAX_TEXT + 3;
 
 /// Does what `stockade secret` was asked for.
 pub(crate) fn run(args: &SecretArgs, context: &Context) -> Result<ExitCode, Failure> {
     hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
     match &args.verb {
         SecretVerb::Set(args) => set(args, context)?,
+        SecretVerb::Adopt(args) => return adopt::run(args, context),
         SecretVerb::List(_) => list(context)?,
         SecretVerb::Remove(args) => remove(args, context)?,
     }
@@ -88,7 +91,7 @@ fn read_input() -> Result<Zeroizing<Vec<u8>>, Failure> {
 }
 
 fn take_value(mut input: Zeroizing<Vec<u8>>) -> Result<SecretValue, Failure> {
-    SecretValue::from_line(std::mem::take(&mut *input)).map_err(|error| {
+    SecretValue::from_text(std::mem::take(&mut *input)).map_err(|error| {
         let failure = Failure::from_error(STEP, &error);
         if error == BadSecretValue::Empty { failure.with_hint(format!("give the value {INPUT_HINT}")) } else { failure }
     })
