@@ -7,6 +7,8 @@ mod agents;
 #[cfg(target_os = "linux")]
 mod approvals;
 #[cfg(target_os = "linux")]
+mod aws;
+#[cfg(target_os = "linux")]
 mod created;
 #[cfg(target_os = "linux")]
 mod daemon;
