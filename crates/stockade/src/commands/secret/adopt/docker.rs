@@ -43,13 +43,11 @@ pub(super) fn find(around: &Around<'_>, wish: &Wish<'_>) -> Result<Login, Failur
     let is = |one: &Registry, wanted: &str| one.key == wanted || server(&one.key) == server(wanted);
     let registry = choose(&registries, wish.host, |one| server(&one.key), is)?;
     let server = server(&registry.key);
-    let (pair, from) = match &registry.helper {
-        Some(helper) => (ask(around, helper, &registry.key)?, format!("docker-credential-{helper}")),
-        None => {
-            let unusable =
-                || Failure::new(STEP, format!("the login of `{}` in `{shown}` is not what `docker` writes", brief(&registry.key)));
-            (written(&document, &registry.key).ok_or_else(unusable)?, shown.clone())
-        }
+    let (pair, from) = if let Some(helper) = &registry.helper {
+        (ask(around, helper, &registry.key)?, format!("docker-credential-{helper}"))
+    } else {
+        let unusable = || Failure::new(STEP, format!("the login of `{}` in `{shown}` is not what `docker` writes", brief(&registry.key)));
+        (written(&document, &registry.key).ok_or_else(unusable)?, shown.clone())
     };
     let (bound, request) = if server == HUB {
         let page = "https://auth.docker.io/token?service=registry.docker.io";
