@@ -164,15 +164,16 @@ mod tests {
             "credHelpers": {"own.example": "own", "gcr.io": "gcloud"}
         });
         let document = Document::parse(&text.to_string()).unwrap();
-        let found: Vec<_> = registries(&document).into_iter().map(|one| (server(&one.key), one.helper)).collect();
+        let mut found: Vec<_> = registries(&document).into_iter().map(|one| (server(&one.key), one.helper)).collect();
+        found.sort();
         let some = |text: &str| Some(text.to_owned());
         let expected = [
             ("bad.example", None),
-            ("ghcr.io", None),
             ("docker.io", some("desktop")),
+            ("gcr.io", some("gcloud")),
+            ("ghcr.io", None),
             ("id.example", None),
             ("own.example", some("own")),
-            ("gcr.io", some("gcloud")),
         ];
         assert_eq!(found, expected.map(|(server, helper)| (server.to_owned(), helper)));
         let read = |key: &str| written(&document, key).map(|pair| (pair.user.clone(), pair.secret.to_string()));
