@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::VALUE;
 use crate::Outcome;
+use crate::approvals::{PASSPHRASE, set_credential, with_passphrase};
 use crate::wall::ground::{PATH, finish};
 use crate::wall::{Ground, as_both};
 
@@ -324,6 +325,22 @@ fn adopting_trusts_no_file_that_others_may_write_and_none_that_is_no_text() {
         symlink(Path::new("dotfiles/npmrc"), &npmrc).expect("linked");
         let (code, told) = adopt_json(ground, &["npm", "--no-check"]);
         assert_eq!((code, &told["secret"]), (Some(0), &json!("NPM_TOKEN")), "{told}");
+    });
+}
+
+#[test]
+fn adopting_needs_the_approver_where_there_is_one() {
+    as_both(|ground| {
+        ground.plant(&ground.home.join(".npmrc"), &format!("//a.example/:_authToken={VALUE}\n"), 0o600);
+        set_credential(ground);
+        refused(ground, &["npm", "--no-check"], "passphrase");
+        let dry = adopt(ground, &["npm", "--dry-run"]);
+        assert_eq!(dry.code, Some(0), "{dry:?}");
+        let wrong = with_passphrase(ground, "wrong horse battery", &["secret", "adopt", "npm", "--no-check"]);
+        assert!(wrong.code == Some(125) && !settings_path(ground).exists(), "{wrong:?}");
+        let adopted = with_passphrase(ground, PASSPHRASE, &["secret", "adopt", "npm", "--no-check"]);
+        assert!(adopted.code == Some(0) && adopted.stdout.contains("may be deleted once it works: line 1 of ~/.npmrc"), "{adopted:?}");
+        assert_nowhere(ground);
     });
 }
 

@@ -46,10 +46,11 @@ pub(super) fn adopted(tool: AdoptTool, login: &Login, check: &Check, context: &C
     table.row([login.setting.name.as_str(), &login.from, &hosts(login), &check.words()]);
     context.printer.table(&table)?;
     let name = &login.setting.name;
-    match check {
-        Check::Works(_) => {}
+    let when = match check {
+        Check::Works(_) => "may now be deleted",
         Check::Unknown(_) => {
             context.printer.note(format!("see that it works before you delete anything: stockade run --secret {name}@HOST -- …"));
+            "may be deleted once it works"
         }
         Check::Fails(_) => {
             context.printer.warning(format!(
@@ -59,9 +60,9 @@ pub(super) fn adopted(tool: AdoptTool, login: &Login, check: &Check, context: &C
             ));
             return Ok(());
         }
-    }
+    };
     for spare in &login.spare {
-        context.printer.line(format!("may now be deleted: {spare}"))?;
+        context.printer.line(format!("{when}: {spare}"))?;
     }
     Ok(())
 }
