@@ -3,6 +3,8 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+mod adopt;
+
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -225,5 +227,16 @@ fn the_broker_gives_placeholders_to_the_owner_and_values_to_egress_and_ends_with
         let outcome = ended(child);
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
         assert!(lookup.value_blocking(&"other".parse().expect("a name"), &"KEPT".parse().expect("a name")).is_err(), "it is gone");
+    });
+}
+
+#[test]
+fn a_key_in_pem_is_kept_as_it_is_and_nothing_else_with_line_breaks() {
+    as_both(|ground| {
+        let pem = "-----BEGIN PRIVATE KEY-----\nAQIDBAUGBwgJ\nCgsMDQ4PEBES\n-----END PRIVATE KEY-----\n";
+        let kept = set(ground, "APP_KEY", pem);
+        assert_eq!((kept.code, kept.stderr.as_str()), (Some(0), "stockade: kept `APP_KEY`\n"));
+        let refused = set(ground, "OTHER", &pem.replace("PRIVATE KEY-----\nAQID", "PRIVATE KEY-----\nX-Header: y"));
+        assert!(refused.code == Some(125) && refused.stderr.contains("line break"), "{refused:?}");
     });
 }

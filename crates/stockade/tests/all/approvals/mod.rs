@@ -48,7 +48,7 @@ fn json(ground: &Ground, words: &[&str]) -> Value {
 }
 
 /// The same with a passphrase on descriptor 3, and nothing on standard input.
-fn with_passphrase(ground: &Ground, passphrase: &str, words: &[&str]) -> Outcome {
+pub(crate) fn with_passphrase(ground: &Ground, passphrase: &str, words: &[&str]) -> Outcome {
     let script = "exec \"$0\" \"$@\" 3<<<\"$PASSPHRASE_OF_TEST\"";
     let mut command = ground.outside("bash");
     command.args(["-c", script]).arg(&ground.binary).args(words);

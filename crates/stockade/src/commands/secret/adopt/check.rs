@@ -257,3 +257,68 @@ impl Drop for Empty {
         let _ = std::fs::remove_dir(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stockade_core::host::HostPattern;
+    use stockade_store::settings::SecretSource;
+
+    fn judge(told: &Value) -> Check {
+        judged(read(told.to_string().as_bytes()), Forbidden::Refused)
+    }
+
+    fn heads(text: &str) -> Value {
+        json!({"exit_code": 0, "stdout": text, "network": [{"host": "h", "verdict": "allow", "rule": "r"}]})
+    }
+
+    #[test]
+    fn only_an_answer_says_whether_a_login_works() {
+        let works = |told: &Value| judge(told).to_json()["works"].clone();
+        assert_eq!(works(&heads("HTTP/1.1 200 Connection established\r\n\r\nHTTP/2 200 \r\nx: y\r\n\r\n")), true);
+        assert_eq!(works(&heads("HTTP/1.1 200 Connection established\r\n\r\nHTTP/2 401 \r\n\r\n")), false);
+        assert_eq!(works(&heads("HTTP/1.1 403 Forbidden\r\n\r\n")), false);
+        for (unknown, says) in [
+            (heads("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "502"),
+            (heads("HTTP/1.1 302 Found\r\n\r\n"), "302"),
+            (heads("nonsense"), "not HTTP"),
+            (
+                json!({"exit_code": 0, "stdout": "HTTP/1.1 403 Forbidden", "network": [{"host": "h", "verdict": "deny", "rule": "r"}]}),
+                "h is closed (r)",
+            ),
+            (json!({"exit_code": 6, "stderr": "no such host\u{1b}"}), "curl ended with 6: no such host\\u{1b}"),
+            (json!({"exit_code": 127}), "no `curl`"),
+            (json!({"exit_code": 3}), "nothing of it"),
+            (json!({"exit_code": null, "decision": {"verdict": "deny", "rule": "no-sh"}}), "no-sh"),
+            (json!({"error": {"step": "secret", "message": "cannot connect"}}), "cannot connect"),
+        ] {
+            assert_eq!(works(&unknown), Value::Null, "{unknown}");
+            assert!(judge(&unknown).words().contains(says), "{unknown}: {}", judge(&unknown).words());
+        }
+        assert_eq!(works(&json!({"error": {"step": "secret", "message": "token: it answers 400: invalid_grant"}})), false);
+        assert!(matches!(judged(read(b"not JSON"), Forbidden::Known), Check::Unknown(_)));
+        assert!(matches!(judged(Ok(Answer { status: 403, realm: None }), Forbidden::Known), Check::Works(_)));
+    }
+
+    #[test]
+    fn a_registry_may_send_one_on_but_not_away() {
+        let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"https://r.example/token\",service=\"r.example\",scope=\"x\"\r\n\r\n";
+        let found = answer(head).unwrap();
+        assert_eq!(found, Answer { status: 401, realm: Some("https://r.example/token?service=r.example".into()) });
+        let hosts = vec![HostPattern::parse("r.example").unwrap()];
+        let setting = SecretSetting { hosts, ..SecretSetting::new("T".parse().unwrap(), SecretSource::Store) };
+        assert!(is_bound("https://r.example/token?service=r.example", &setting));
+        for away in [
+            "https://r.example.evil/token",
+            "https://r.example@evil.example/",
+            "http://r.example/",
+            "https://r.example:8443/",
+            "//r.example",
+        ] {
+            assert!(!is_bound(away, &setting), "{away}");
+        }
+        for other in ["Basic realm=\"x\"", "Bearer realm=\"http://r.example\"", "Bearer realm=\"https://r.example/a b\"", "Bearer"] {
+            assert_eq!(realm(other), None, "{other}");
+        }
+    }
+}

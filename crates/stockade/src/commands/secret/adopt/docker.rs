@@ -43,13 +43,11 @@ pub(super) fn find(around: &Around<'_>, wish: &Wish<'_>) -> Result<Login, Failur
     let is = |one: &Registry, wanted: &str| one.key == wanted || server(&one.key) == server(wanted);
     let registry = choose(&registries, wish.host, |one| server(&one.key), is)?;
     let server = server(&registry.key);
-    let (pair, from) = match &registry.helper {
-        Some(helper) => (ask(around, helper, &registry.key)?, format!("docker-credential-{helper}")),
-        None => {
-            let unusable =
-                || Failure::new(STEP, format!("the login of `{}` in `{shown}` is not what `docker` writes", brief(&registry.key)));
-            (written(&document, &registry.key).ok_or_else(unusable)?, shown.clone())
-        }
+    let (pair, from) = if let Some(helper) = &registry.helper {
+        (ask(around, helper, &registry.key)?, format!("docker-credential-{helper}"))
+    } else {
+        let unusable = || Failure::new(STEP, format!("the login of `{}` in `{shown}` is not what `docker` writes", brief(&registry.key)));
+        (written(&document, &registry.key).ok_or_else(unusable)?, shown.clone())
     };
     let (bound, request) = if server == HUB {
         let page = "https://auth.docker.io/token?service=registry.docker.io";
@@ -166,15 +164,16 @@ mod tests {
             "credHelpers": {"own.example": "own", "gcr.io": "gcloud"}
         });
         let document = Document::parse(&text.to_string()).unwrap();
-        let found: Vec<_> = registries(&document).into_iter().map(|one| (server(&one.key), one.helper)).collect();
+        let mut found: Vec<_> = registries(&document).into_iter().map(|one| (server(&one.key), one.helper)).collect();
+        found.sort();
         let some = |text: &str| Some(text.to_owned());
         let expected = [
             ("bad.example", None),
-            ("ghcr.io", None),
             ("docker.io", some("desktop")),
+            ("gcr.io", some("gcloud")),
+            ("ghcr.io", None),
             ("id.example", None),
             ("own.example", some("own")),
-            ("gcr.io", some("gcloud")),
         ];
         assert_eq!(found, expected.map(|(server, helper)| (server.to_owned(), helper)));
         let read = |key: &str| written(&document, key).map(|pair| (pair.user.clone(), pair.secret.to_string()));

@@ -1,6 +1,7 @@
 //! What is said of a login: what would be kept, or what was, whether it works, and what may be deleted now. Never a value.
 
 use serde_json::{Value, json};
+use stockade_core::credential::Delivery;
 use stockade_core::escape::escape_bytes;
 
 use super::check::Check;
@@ -45,10 +46,11 @@ pub(super) fn adopted(tool: AdoptTool, login: &Login, check: &Check, context: &C
     table.row([login.setting.name.as_str(), &login.from, &hosts(login), &check.words()]);
     context.printer.table(&table)?;
     let name = &login.setting.name;
-    match check {
-        Check::Works(_) => {}
+    let when = match check {
+        Check::Works(_) => "may now be deleted",
         Check::Unknown(_) => {
-            context.printer.note(format!("see that it works before you delete anything: stockade run --secret {name}@HOST -- …"))
+            context.printer.note(format!("see that it works before you delete anything: stockade run --secret {name}@HOST -- …"));
+            "may be deleted once it works"
         }
         Check::Fails(_) => {
             context.printer.warning(format!(
@@ -58,16 +60,16 @@ pub(super) fn adopted(tool: AdoptTool, login: &Login, check: &Check, context: &C
             ));
             return Ok(());
         }
-    }
+    };
     for spare in &login.spare {
-        context.printer.line(format!("may now be deleted: {spare}"))?;
+        context.printer.line(format!("{when}: {spare}"))?;
     }
     Ok(())
 }
 
 fn common(tool: AdoptTool, login: &Login, dry_run: bool) -> Value {
     let kept: Vec<&str> = login.values.iter().map(|(name, _)| name.as_str()).collect();
-    let delivery: Vec<&str> = login.setting.deliveries().into_iter().map(|delivery| delivery.word()).collect();
+    let delivery: Vec<&str> = login.setting.deliveries().into_iter().map(Delivery::word).collect();
     let hosts: Vec<String> = login.setting.hosts.iter().map(ToString::to_string).collect();
     json!({
         "tool": tool.word(), "secret": login.setting.name.as_str(), "kept": kept, "from": login.from, "hosts": hosts,
