@@ -83,7 +83,7 @@ pub struct Wish {
 }
 
 /// What a receipt says of a credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fact {
     /// Who gave it: a provider's word, or `secret`.
     pub adapter: String,
