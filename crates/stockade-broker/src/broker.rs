@@ -83,7 +83,7 @@ pub struct Wish {
 }
 
 /// What a receipt says of a credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fact {
     /// Who gave it: a provider's word, or `secret`.
     pub adapter: String,
@@ -540,6 +540,12 @@ impl Broker {
         let look_up = |needed: &SecretName| {
             if depth >= MAX_DEPTH {
                 return Err(MintError::new("secrets", format!("`{needed}` is needed to ask for `{name}`, and so on without end")));
+            }
+            // Values of a caller's own come for what the caller names, and end with it; what a provider gives may be shared by many.
+            if let Some(SecretSource::Env { variable }) = self.setting(needed).map(|setting| &setting.source) {
+                let why = format!("`{needed}` is the caller's variable `{variable}`, and a provider is never asked with one of those");
+                let hint = format!("keep it in the store: stockade secret set {needed}, and take `secrets.{needed}` out of the settings");
+                return Err(MintError::new("secrets", why).with_hint(hint));
             }
             self.fetch(sandbox, purpose, &(needed.clone(), None), None, depth + 1).map_err(|error| {
                 let failed = MintError::new("secrets", crate::server::with_causes(&error));

@@ -159,12 +159,12 @@ pub(crate) fn kubernetes(body: &[u8], placeholder: &str) -> Answer {
     }
 }
 
-/// The version in which a plugin is asked; the newest where none is said that is known.
+/// The version in which a plugin is asked; the newest where none is said that is known, and where nothing is said that of the configuration inside.
 pub fn kubernetes_version(body: &[u8]) -> Result<&'static str, Malformed> {
     const NEWEST: &str = "client.authentication.k8s.io/v1";
     const FORMER: &str = "client.authentication.k8s.io/v1beta1";
     if body.trim_ascii().is_empty() {
-        return Ok(NEWEST);
+        return Ok(FORMER);
     }
     let asked: Value = serde_json::from_slice(body).map_err(|_| Malformed)?;
     let version = asked.as_object().ok_or(Malformed)?.get("apiVersion").and_then(Value::as_str);
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn kubernetes_is_answered_in_its_own_version() {
         for (body, version) in [
-            ("", Ok("client.authentication.k8s.io/v1")),
+            ("", Ok("client.authentication.k8s.io/v1beta1")),
             (r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"}"#, Ok("client.authentication.k8s.io/v1")),
             (r#"{"apiVersion":"client.authentication.k8s.io/v1beta1"}"#, Ok("client.authentication.k8s.io/v1beta1")),
             (r#"{"apiVersion":7}"#, Ok("client.authentication.k8s.io/v1")),
@@ -270,7 +270,7 @@ mod tests {
         }
         let value: Value = serde_json::from_slice(&kubernetes(b"", PLACEHOLDER).body).unwrap();
         let expected =
-            json!({ "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": { "token": PLACEHOLDER } });
+            json!({ "apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": { "token": PLACEHOLDER } });
         assert_eq!(value, expected);
     }
 }

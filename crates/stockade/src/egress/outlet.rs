@@ -251,6 +251,10 @@ impl<'a> Outlet<'a> {
         if secrets.is_empty() {
             return Ok(None);
         }
+        // Whoever is asked is known before any answer, and where there is none.
+        let asked =
+            secrets.iter().map(|secret| (secret.name.clone(), Fact { adapter: adapter(&secret.name, &settings), ..Fact::default() }));
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = asked.collect();
         let mut unfit = None;
         let mut wishes = Vec::new();
         let mut taken = self.taken.take();
@@ -414,6 +418,16 @@ impl Drop for Outlet<'_> {
             }
         }
     }
+}
+
+/// Who gives a secret, as receipts say it.
+fn adapter(name: &SecretName, settings: &[SecretSetting]) -> String {
+    let source = settings.iter().find(|setting| setting.name == *name).map(|setting| &setting.source);
+    match source {
+        Some(SecretSource::Provider(provider)) => provider.word(),
+        Some(SecretSource::Store | SecretSource::Env { .. } | SecretSource::File { .. } | SecretSource::Command { .. }) | None => "secret",
+    }
+    .to_owned()
 }
 
 /// A secret as programs inside are given it.

@@ -172,6 +172,36 @@ impl<'a> Deed<'a> {
         }
     }
 
+    /// Whether its intent is written and its outcome is not.
+    #[cfg(wall)]
+    pub(crate) fn has_begun(&self) -> bool {
+        let begun = self.begun.take();
+        self.begun.set(begun);
+        begun.is_some()
+    }
+
+    /// Writes that it failed before it could begin: its intent and outcome at once. Nobody holds the values of its secrets, so what was asked for
+    /// is left out.
+    #[cfg(wall)]
+    pub(crate) fn never_began(&self, outcome: Outcome, context: &Context) {
+        let draft = self.draft.borrow();
+        let of = |kind: Kind, result: Option<Outcome>| Draft {
+            principal: Some(Principal { human: Some(person::name()), ..draft.principal.clone().unwrap_or_default() }),
+            policy: draft.policy.clone(),
+            approval: draft.approval.clone(),
+            trace: draft.trace.clone(),
+            credentials: draft.credentials.clone(),
+            violations: vec!["receipt-bare: what was asked for cannot be written: nobody holds the values of its secrets".to_owned()],
+            result,
+            ..Draft::new(draft.receipt_id.clone(), kind)
+        };
+        let written = self.book.append(&of(Kind::Intent, None), self.weight, no_secrets());
+        let written = written.and_then(|()| self.book.append(&of(Kind::Outcome, Some(outcome)), self.weight, no_secrets()));
+        if let Err(failure) = written {
+            context.printer.warning(format!("that nothing ran cannot be written down: {}", failure.message));
+        }
+    }
+
     /// Says who asked, and for what.
     fn describe(&self) -> Result<(), Failure> {
         let mut draft = self.draft.borrow_mut();

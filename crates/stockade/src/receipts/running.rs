@@ -116,8 +116,16 @@ impl<'a> Running<'a> {
         self.deed.deny(told, &self.assembled.rules)
     }
 
-    /// It failed on our side; written only where its intent was.
+    /// It failed on our side; written where its intent was, and where it was to have secrets: somebody may have been asked for them.
     pub(crate) fn fail(&self, failure: &Failure, context: &Context) {
+        let Assembled { reach, told, rules, .. } = self.assembled;
+        if !self.deed.has_begun() && !reach.secrets.is_empty() {
+            self.deed.note(|draft| {
+                draft.policy = Some(policy_of(told, rules));
+                draft.credentials = describe::credentials_of(reach, &self.facts);
+            });
+            return self.deed.never_began(deed::failed(failure), context);
+        }
         self.deed.end(deed::failed(failure), context);
     }
 

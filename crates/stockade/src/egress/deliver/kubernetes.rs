@@ -29,7 +29,8 @@ fn configuration(name: &str, cluster: &Cluster, tool: &Path) -> Value {
         context.insert("namespace".into(), json!(namespace));
     }
     let exec = json!({
-        "apiVersion": "client.authentication.k8s.io/v1",
+        // Older ones than 1.22 know no `v1`, and newer ones know this too.
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": tool.to_string_lossy(),
         "args": ["kubernetes", name],
         "interactiveMode": "Never",

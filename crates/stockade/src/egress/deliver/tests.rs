@@ -138,7 +138,7 @@ fn each_cluster_has_a_configuration_without_secrets() {
             "clusters": [{ "name": name, "cluster": {
                 "server": "https://k.example:6443", "certificate-authority": "/run/stockade/authorities.pem" } }],
             "users": [{ "name": name, "user": { "exec": {
-                "apiVersion": "client.authentication.k8s.io/v1",
+                "apiVersion": "client.authentication.k8s.io/v1beta1",
                 "command": "/run/stockade/bin/stockade-credential",
                 "args": ["kubernetes", name],
                 "interactiveMode": "Never",
