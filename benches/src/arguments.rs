@@ -17,7 +17,7 @@ usage: cargo xtask bench [--quick] [--runs N] [--no-install] [--out DIR] [MEASUR
   --out DIR      where RESULTS.md, results.json and field.svg go; a full run of all measures writes to benches/,
                  anything less to target/bench/, so that it never replaces the published figures
 
-measures: cold fresh exec throughput memory files build egress agents decisions receipts gateway (all, where none is named)";
+measures: cold fresh exec throughput memory files build egress agents decisions receipts gateway credentials (all, where none is named)";
 
 /// What to do.
 #[derive(Debug)]

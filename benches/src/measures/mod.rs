@@ -4,6 +4,7 @@ mod agents;
 mod build;
 mod cold;
 mod created;
+mod credentials;
 mod decisions;
 mod egress;
 mod exec;
@@ -61,11 +62,13 @@ pub(crate) enum Measure {
     Receipts,
     /// Calls of agents.
     Gateway,
+    /// Credentials.
+    Credentials,
 }
 
 impl Measure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Cold,
         Self::Fresh,
         Self::Exec,
@@ -78,6 +81,7 @@ impl Measure {
         Self::Decisions,
         Self::Receipts,
         Self::Gateway,
+        Self::Credentials,
     ];
 
     /// The measure of a name.
@@ -100,6 +104,7 @@ impl Measure {
             Self::Decisions => "decisions",
             Self::Receipts => "receipts",
             Self::Gateway => "gateway",
+            Self::Credentials => "credentials",
         }
     }
 
@@ -118,6 +123,7 @@ impl Measure {
             Self::Decisions => "Deciding",
             Self::Receipts => "Receipts",
             Self::Gateway => "An agent's call",
+            Self::Credentials => "A credential for a call",
         }
     }
 
@@ -136,6 +142,7 @@ impl Measure {
             Self::Decisions => decisions::take(course),
             Self::Receipts => receipts::take(course),
             Self::Gateway => gateway::take(course),
+            Self::Credentials => credentials::take(course),
         }
     }
 

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use stockade_core::host::{HostName, HostPattern};
+use stockade_egress::aws::sigv4::Claim;
+use stockade_egress::desk::tools;
 use stockade_egress::dns::{self, Known};
 use stockade_egress::http::head::{self, Framing, Guard};
 use stockade_egress::meter::Meter;
@@ -24,7 +26,7 @@ const PLACEHOLDER: &[u8] = b"ghp_fakefakefakefake0fake0012345";
 /// The first byte says what the rest is.
 pub fn body(data: &[u8]) {
     let mut input = Input(data);
-    match input.byte() % 9 {
+    match input.byte() % 11 {
         0 => heads(input),
         1 => drop(hello::read(input.0)),
         2 => socks5(input.0),
@@ -33,7 +35,29 @@ pub fn body(data: &[u8]) {
         5 => scrubbed(input),
         6 => replaced(input),
         7 => opening(input.0),
-        _ => metered(input),
+        8 => metered(input),
+        9 => signed(&String::from_utf8_lossy(input.0)),
+        _ => asked(input.0),
+    }
+}
+
+/// A claim that is read names a key, a scope and headers that are what they seem.
+fn signed(header: &str) {
+    if let Ok(claim) = Claim::parse(header) {
+        assert!(!claim.key_id.is_empty() && claim.signed.iter().any(|name| name == "host"), "{claim:?}");
+        assert!(claim.signed.iter().all(|name| !name.is_empty() && !name.bytes().any(|byte| byte.is_ascii_uppercase())), "{claim:?}");
+    }
+}
+
+/// What tools say at the desk is read without a panic, and a server that is named is one line of what was said.
+fn asked(body: &[u8]) {
+    let _ = tools::action(&String::from_utf8_lossy(body));
+    let _ = tools::git_place(body);
+    if let Ok(version) = tools::kubernetes_version(body) {
+        assert!(version.starts_with("client.authentication.k8s.io/"), "{version}");
+    }
+    if let Some((server, places)) = tools::docker_server(body) {
+        assert!(!server.contains('\n') && !places.is_empty(), "{server}");
     }
 }
 
@@ -213,6 +237,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(1, hello),
         seed(2, b"\x05\x01\x00\x03\x0bapi.example\x01\xbb"),
         seed(2, b"\x05\x02\x00\x02"),
+        seed(9, b"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE0123456789/20150830/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
+        seed(10, b"protocol=https\nhost=github.com:443\npath=a/b\n\n"),
+        seed(10, b"https://index.docker.io/v1/"),
+        seed(10, br#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{}}"#),
+        seed(10, b"action=get"),
         seed(3, question),
         seed(4, b"xn--bcher-kva.example"),
         seed(4, b"/a/b%20c/d"),
