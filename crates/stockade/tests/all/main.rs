@@ -9,6 +9,8 @@ mod approvals;
 #[cfg(target_os = "linux")]
 mod created;
 #[cfg(target_os = "linux")]
+mod credentials;
+#[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
 mod egress;
