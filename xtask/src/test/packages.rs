@@ -31,6 +31,8 @@ const NEEDS: &[Need] = &[
     Need { program: "node", package: "nodejs", reason: "inside: a just-in-time compiler under the filter" },
     Need { program: "npm", package: "npm", reason: "inside: package caches over the empty home" },
     Need { program: "dockerd", package: "docker.io", reason: "surroundings: inside a real container without privileges" },
+    Need { program: "docker", package: "docker.io", reason: "credentials: asks a registry with what its helper inside says" },
+    Need { program: "kubectl", package: "kubernetes-client", reason: "credentials: asks an API server with what its plugin inside says" },
     Need { program: "mkfs.btrfs", package: "btrfs-progs", reason: "surroundings: a workspace on btrfs" },
     Need { program: "mkfs.xfs", package: "xfsprogs", reason: "surroundings: a workspace on XFS" },
     Need { program: "apparmor_parser", package: "apparmor", reason: "surroundings: reads the AppArmor profile that is shipped" },

@@ -11,6 +11,8 @@ mod aws;
 #[cfg(target_os = "linux")]
 mod created;
 #[cfg(target_os = "linux")]
+mod credentials;
+#[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
 mod egress;

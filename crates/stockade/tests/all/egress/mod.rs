@@ -16,9 +16,9 @@ mod nowhere;
 mod outbound;
 mod packs;
 mod policy;
-mod programs;
+pub(crate) mod programs;
 mod rules;
 mod secrets;
-mod world;
+pub(crate) mod world;
 
 use world::{World, as_both};

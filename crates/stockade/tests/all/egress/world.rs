@@ -14,12 +14,12 @@ use crate::wall::ground::{eventually, finish, processes};
 use crate::wall::{Ground, Who};
 
 /// What only the servers and the caller's environment know.
-pub(super) const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
+pub(crate) const VALUE: &str = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6";
 /// Names of the servers.
 const NAMES: [&str; 3] = ["api.test", "other.test", "denied.test"];
 
 /// Runs a test as root and as an ordinary user.
-pub(super) fn as_both(test: impl Fn(&World)) {
+pub(crate) fn as_both(test: impl Fn(&World)) {
     for who in [Who::Root, Who::Ordinary] {
         let world = World::new(who);
         // A failed assertion inside does not say who it was.
@@ -29,20 +29,20 @@ pub(super) fn as_both(test: impl Fn(&World)) {
 }
 
 /// The servers and one user's ground.
-pub(super) struct World {
-    pub(super) ground: Ground,
-    pub(super) outside: PathBuf,
-    pub(super) plain: u16,
-    pub(super) secure: u16,
+pub(crate) struct World {
+    pub(crate) ground: Ground,
+    pub(crate) outside: PathBuf,
+    pub(crate) plain: u16,
+    pub(crate) secure: u16,
     _server: Server,
 }
 
 /// A program of the test's own outside, for as long as this lives.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     // Closing it ends the program.
     _input: Option<ChildStdin>,
-    pub(super) ports: Vec<u16>,
+    pub(crate) ports: Vec<u16>,
 }
 
 impl Deref for World {
@@ -74,7 +74,7 @@ impl Server {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "the servers that tests talk to")]
-    pub(super) fn new(who: Who) -> Self {
+    pub(crate) fn new(who: Who) -> Self {
         let ground = Ground::new(who);
         let outside = ground.base.join("outside");
         ground.directory(&outside);
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// One more server outside, with the same certificates.
-    pub(super) fn serve(&self, program: &str, name: &str, contents: &str, path: &str) -> Server {
+    pub(crate) fn serve(&self, program: &str, name: &str, contents: &str, path: &str) -> Server {
         let file = self.outside.join(name);
         self.plant(&file, contents, 0o644);
         let mut command = self.ground.outside(program);
@@ -105,12 +105,12 @@ impl World {
     }
 
     /// A command as this user where the names of the servers are known. The authority is the servers' own.
-    pub(super) fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    pub(crate) fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         self.command_after("mount --bind \"$0\" /etc/hosts; exec \"$@\"", words)
     }
 
     /// A command as this user after a script of root's, in a mount namespace of its own.
-    pub(super) fn command_after(&self, script: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    pub(crate) fn command_after(&self, script: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = self.ground.outside("unshare");
         // Only root can make the names known; the command itself is the user's.
         command.uid(0).gid(0);
@@ -124,62 +124,62 @@ impl World {
     }
 
     /// `stockade` with these words.
-    pub(super) fn stockade(&self, words: &[&str]) -> Outcome {
+    pub(crate) fn stockade(&self, words: &[&str]) -> Outcome {
         finish(&mut self.command(std::iter::once(self.binary.to_str().expect("a path")).chain(words.iter().copied())))
     }
 
     /// A script without any wall.
-    pub(super) fn without(&self, script: &str) -> Outcome {
+    pub(crate) fn without(&self, script: &str) -> Outcome {
         finish(self.command(["bash", "-c", script]).env("CURL_CA_BUNDLE", self.outside.join("ca.pem")))
     }
 
     /// A script inside, with these flags.
-    pub(super) fn inside(&self, flags: &[&str], script: &str) -> Outcome {
+    pub(crate) fn inside(&self, flags: &[&str], script: &str) -> Outcome {
         self.stockade(&[&["run"], flags, &["--", "bash", "-c", script]].concat())
     }
 
     /// The same with `--json`.
-    pub(super) fn inside_json(&self, flags: &[&str], script: &str) -> Value {
+    pub(crate) fn inside_json(&self, flags: &[&str], script: &str) -> Value {
         let outcome = self.inside(&[&["--json"], flags].concat(), script);
         serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
     }
 
     /// What reached the servers so far.
-    pub(super) fn seen(&self) -> Vec<Value> {
+    pub(crate) fn seen(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.outside.join("seen.jsonl")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     /// Forgets what reached the servers.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let _ = std::fs::remove_file(self.outside.join("seen.jsonl"));
     }
 
     /// The flags that allow `api.test` with TLS, and the loopback address behind it.
-    pub(super) fn secure_flags(&self) -> Vec<String> {
+    pub(crate) fn secure_flags(&self) -> Vec<String> {
         flags("api.test", self.secure)
     }
 
     /// The same without TLS.
-    pub(super) fn plain_flags(&self) -> Vec<String> {
+    pub(crate) fn plain_flags(&self) -> Vec<String> {
         flags("api.test", self.plain)
     }
 
     /// The egress processes of this user.
-    pub(super) fn egress(&self) -> Vec<u32> {
+    pub(crate) fn egress(&self) -> Vec<u32> {
         let state = format!("{}/", self.base.display());
         let named = processes("/proc/self/exe\0egress\0");
         named.into_iter().filter(|pid| runs(*pid, &self.binary) && has_open_below(*pid, &state)).collect()
     }
 
     /// No egress of this user is left.
-    pub(super) fn all_ended(&self) {
+    pub(crate) fn all_ended(&self) {
         eventually("egress ends with its owner", || self.egress().is_empty());
     }
 }
 
 /// The flags that allow `api.test` at these ports, with `TOKEN` for them.
-pub(super) fn bound_flags(ports: &[u16]) -> Vec<String> {
+pub(crate) fn bound_flags(ports: &[u16]) -> Vec<String> {
     let hosts: Vec<String> = ports.iter().map(|port| format!("api.test:{port}")).collect();
     let allowed = ports.iter().flat_map(|port| flags("api.test", *port));
     allowed.chain(["--secret".into(), format!("TOKEN@{}", hosts.join(","))]).collect()
@@ -200,6 +200,6 @@ fn has_open_below(pid: u32, directory: &str) -> bool {
 }
 
 /// Borrowed words.
-pub(super) fn words(owned: &[String]) -> Vec<&str> {
+pub(crate) fn words(owned: &[String]) -> Vec<&str> {
     owned.iter().map(String::as_str).collect()
 }

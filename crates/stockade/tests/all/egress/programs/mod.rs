@@ -16,7 +16,7 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 const UNAWARE: &str = "unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NO_PROXY no_proxy; ";
 
 /// The Python packages, which must be those that are asked for.
-fn packages() -> &'static str {
+pub(crate) fn packages() -> &'static str {
     let installed = std::fs::read_to_string(format!("{PACKAGES}/requirements.txt")).unwrap_or_default();
     assert_eq!(installed, REQUIREMENTS, "`cargo xtask test` installs the Python packages of these tests");
     PACKAGES
