@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_deadline_counts_from_when_the_end_is_waited_for() {
-        let outcome = started("exit 3").finish_within(Duration::from_secs(60));
+        let outcome = started("exit 3").finish_within(Duration::from_mins(1));
         assert_eq!(outcome.end, End::Code(3));
         let old = started("sleep 0.5; exit 5");
         std::thread::sleep(Duration::from_millis(450));

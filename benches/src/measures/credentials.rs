@@ -43,6 +43,7 @@ pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failu
 }
 
 fn at_hand(course: &Course<'_>) -> Result<Table, String> {
+    #[expect(clippy::needless_pass_by_value, reason = "it is called with errors that are done with")]
     fn said(error: impl ToString) -> String {
         error.to_string()
     }

@@ -115,7 +115,7 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-core", "stockade-policy", "stockade-private-dir"],
         may_not_use: &["anyhow", "clap"],
     },
-    Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "tokio", "libc"] },
+    Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "libc"] },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
     Direction {
         name: "stockade-egress",
@@ -162,7 +162,15 @@ pub(super) const DIRECTIONS: &[Direction] = &[
     },
     Direction {
         name: "benches",
-        may_use: &["stockade-core", "stockade-egress", "stockade-ledger", "stockade-policy", "stockade-sandbox", "stockade-store"],
+        may_use: &[
+            "stockade-broker",
+            "stockade-core",
+            "stockade-egress",
+            "stockade-ledger",
+            "stockade-policy",
+            "stockade-sandbox",
+            "stockade-store",
+        ],
         may_not_use: &["criterion", "clap"],
     },
     Direction { name: "stockade-fuzz", may_use: &[], may_not_use: &[] },

@@ -1,3 +1,5 @@
+//! Google Cloud against a stand-in: each kind of key, impersonation, boundaries, and answers that are not what was asked for.
+
 use super::super::http::encode;
 use super::super::stand_in::{Asked as Seen, StandIn, ask};
 use super::*;

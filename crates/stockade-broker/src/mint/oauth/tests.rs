@@ -1,3 +1,5 @@
+//! OAuth servers against a stand-in: each grant, rotation, the device flow, and answers that are not what was asked for.
+
 use std::path::Path;
 use std::time::SystemTime;
 

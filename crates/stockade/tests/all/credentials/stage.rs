@@ -139,7 +139,7 @@ fn files(directory: &Path) -> Vec<std::path::PathBuf> {
 }
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 /// `--secret NAME@HOST`, and hosts beside it.
