@@ -11,9 +11,10 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// The lists, in the clone, and where what each names is; the tests know it too, and ordinary users can read it.
-const LISTS: [(&str, &str); 2] = [
+const LISTS: [(&str, &str); 3] = [
     ("crates/stockade/tests/all/egress/programs/requirements.txt", "/var/cache/stockade-test/python"),
     ("crates/stockade/tests/all/credentials/requirements.txt", "/var/cache/stockade-test/python-credentials"),
+    ("crates/stockade/tests/all/aws/requirements.txt", "/var/cache/stockade-test/python-aws"),
 ];
 /// Its copy, in the directory.
 const COPY: &str = "requirements.txt";

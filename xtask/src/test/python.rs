@@ -51,26 +51,6 @@ const PACKAGES: &[&str] = &[
     "sortedcontainers==2.4.0",
     "urllib3==2.8.0",
     "werkzeug==3.1.9",
-    // AWS's own command line, and a cloud on loopback that checks its signatures.
-    "awscli==1.45.11",
-    "blinker==1.9.0",
-    "boto3==1.43.11",
-    "botocore==1.43.11",
-    "colorama==0.4.6",
-    "docutils==0.19",
-    "flask==3.1.3",
-    "flask-cors==6.0.2",
-    "itsdangerous==2.2.0",
-    "jinja2==3.1.6",
-    "jmespath==1.1.0",
-    "moto==5.2.1",
-    "pyasn1==0.6.3",
-    "python-dateutil==2.9.0.post0",
-    "responses==0.26.0",
-    "rsa==4.7.2",
-    "s3transfer==0.17.0",
-    "six==1.17.0",
-    "xmltodict==1.0.4",
 ];
 
 /// The directory that holds the packages, filled first if this machine has not got them.

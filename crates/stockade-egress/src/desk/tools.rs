@@ -142,6 +142,10 @@ pub(crate) fn docker(action: Option<Action>, body: &[u8], user: &str, placeholde
 /// The server that Docker names, as it names it, and the places that one login there is for.
 pub fn docker_server(body: &[u8]) -> Option<(&str, Vec<Place>)> {
     let server = std::str::from_utf8(body).ok()?.trim();
+    // It is repeated in the answer, and is one line or nothing.
+    if server.chars().any(char::is_control) {
+        return None;
+    }
     let (scheme, rest) = server.split_once("://").unwrap_or(("https", server));
     let place = Place::parse(scheme, rest.split('/').next().unwrap_or_default())?;
     let is_docker = matches!(&place.host, HostName::Name(name) if DOCKER_HOSTS.contains(&name.as_str()));

@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod adopt;
+mod device;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

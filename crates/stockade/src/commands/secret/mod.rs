@@ -3,6 +3,7 @@
 //! How values are kept is decided in `stockade-broker`; here they are asked for. `adopt` takes over the logins of other tools.
 
 mod adopt;
+mod device;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -50,13 +51,17 @@ fn set(args: &SetSecretArgs, context: &Context) -> Result<(), Failure> {
         )));
     }
     let decider = approver::demand("keep a secret", context)?;
-    let input = if std::io::stdin().is_terminal() {
-        terminal::ask_hidden(&format!("Value of {name} (not shown): "), MAX_INPUT, &context.printer)?
-    } else {
-        read_input()?
-    };
-    let value = take_value(input)?;
     let store = Store::beneath(&context.places()?.state);
+    let (name, value) = if let Some((oauth, refresh_token)) = device::wanted(&name, context)? {
+        (refresh_token, device::log_in(&oauth, &store, context)?)
+    } else {
+        let input = if std::io::stdin().is_terminal() {
+            terminal::ask_hidden(&format!("Value of {name} (not shown): "), MAX_INPUT, &context.printer)?
+        } else {
+            read_input()?
+        };
+        (name, take_value(input)?)
+    };
     let now = SystemTime::now();
     let kept =
         approved("secret.set", &[name.as_str()], &decider, context, || store.set(&name, &value, now).map_err(|error| failure(&error)))?;

@@ -4,13 +4,15 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::wall::Ground;
 use crate::wall::ground::{as_both, finish};
+
+/// Where `cargo xtask test` puts the packages that `requirements.txt` names.
+const PACKAGES: &str = "/var/cache/stockade-test/python-aws";
 
 /// The cloud, for as long as this lives.
 struct Cloud {
@@ -30,17 +32,11 @@ impl Drop for Cloud {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "which packages to use is the caller's to say")]
-fn packages() -> PathBuf {
-    let packages = std::env::var_os("STOCKADE_TEST_PYTHON_PACKAGES").map(PathBuf::from);
-    packages.expect("STOCKADE_TEST_PYTHON_PACKAGES is not set: `cargo xtask test` installs the packages and sets it")
-}
-
 fn cloud(ground: &Ground) -> Cloud {
     let program = ground.base.join("cloud.py");
     ground.plant(&program, include_str!("cloud.py"), 0o644);
     let mut command = ground.outside("python3");
-    command.arg(program).env("PYTHONPATH", packages()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(program).env("PYTHONPATH", PACKAGES).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the cloud starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("its keys");
@@ -70,11 +66,9 @@ fn settings(ground: &Ground, secret: &Value) {
 
 /// Runs a script in which `$AWS` is AWS's command line.
 fn inside(ground: &Ground, cloud: &Cloud, script: &str) -> Value {
-    let packages = packages();
-    let packages = packages.to_str().expect("a path");
-    let (bound, mount) = (format!("AWS@127.0.0.1:{}", cloud.port), format!("{packages}:{packages}:ro"));
+    let (bound, mount) = (format!("AWS@127.0.0.1:{}", cloud.port), format!("{PACKAGES}:{PACKAGES}:ro"));
     let script = format!("AWS='python3 -m awscli --endpoint-url http://127.0.0.1:{}'; {script}", cloud.port);
-    let path = format!("PYTHONPATH={packages}");
+    let path = format!("PYTHONPATH={PACKAGES}");
     let words = ["run", "--json", "--secret", &bound, "--mount", &mount, "--env", &path, "--env", "AWS_DEFAULT_REGION=us-east-1"];
     let outcome = finish(&mut ground.stockade(words.into_iter().chain(["--", "bash", "-c", &script])));
     let value: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));

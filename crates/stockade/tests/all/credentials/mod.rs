@@ -14,5 +14,6 @@ mod kubernetes;
 mod minted;
 mod packages;
 mod stage;
+mod standing;
 
 use stage::as_both;
