@@ -358,15 +358,29 @@ mod tests {
     fn one_who_comes_back_has_kept_its_place() {
         let directory = tempfile::tempdir().unwrap();
         let (mut one, mut other) = (line(directory.path(), PATIENCE), line(directory.path(), Duration::from_millis(20)));
+        let order = Mutex::new(Vec::new());
         let turn = one.turn().unwrap();
         assert!(other.turn().is_err());
         other.patience = PATIENCE;
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(other.turn().unwrap()));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waiting.is_finished());
+            let order = &order;
+            let take = |mut line: Line, name| {
+                scope.spawn(move || {
+                    let turn = line.turn().unwrap();
+                    held(order).push(name);
+                    drop(turn);
+                })
+            };
+            take(line(directory.path(), PATIENCE), "came while the other was away");
+            wait_until_in_line(directory.path(), 2);
+            let back = take(other, "came back");
+            // It is where it was: nobody new is in line.
+            std::thread::sleep(Duration::from_millis(50));
+            wait_until_in_line(directory.path(), 2);
+            assert!(!back.is_finished());
             drop(turn);
         });
+        assert_eq!(order.into_inner().unwrap(), ["came back", "came while the other was away"]);
         assert!(is_free(directory.path()));
     }
 

@@ -40,8 +40,8 @@ pub(crate) fn answer_panic(argv: &[OsString], environment: &Environment) -> Exit
     failure.report(&Printer::new(early_flags(argv), environment))
 }
 
-/// The output flags of a command line that could not be parsed: what is before `--` and looks like one.
-fn early_flags(argv: &[OsString]) -> OutputFlags {
+/// The output flags of a command line that was not parsed, or could not be: what is before `--` and looks like one.
+pub(crate) fn early_flags(argv: &[OsString]) -> OutputFlags {
     let before: Vec<&OsStr> = argv.iter().skip(1).map(OsString::as_os_str).take_while(|word| *word != "--").collect();
     let color = before.iter().enumerate().find_map(|(index, word)| match word.to_str()?.strip_prefix("--color")? {
         "" => before.get(index + 1)?.to_str(),

@@ -4,14 +4,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use stockade_ledger::redact::Redactor;
 use stockade_ledger::{Durability, Ledger, Options, Weight};
 
 use crate::killing::{given_directory, inner_half};
-use crate::support::{intent, open, outcome, verified, write_calls};
+use crate::support::{intent, open, outcome, verified};
 
 /// The file that whoever writes has locked.
 const HOLD: &str = "turn";
@@ -63,23 +63,6 @@ fn while_another_process_has_its_turn_nobody_writes_and_afterwards_everybody_doe
     drop(writers);
     drop(open(root.path()));
     verified(root.path());
-}
-
-#[test]
-fn a_process_that_never_pauses_does_not_keep_another_out() {
-    let root = tempfile::tempdir().unwrap();
-    drop(open(root.path()));
-    let writer = Writer::start(root.path());
-    writer.calls.recv_timeout(LONG).expect("it writes");
-    let longest = (0..10).map(|_| {
-        let begin = Instant::now();
-        write_calls(&open(root.path()), 1);
-        begin.elapsed()
-    });
-    let longest = longest.max().unwrap();
-    assert!(longest < LONG / 4, "{longest:?}");
-    writer.calls.try_iter().count();
-    writer.calls.recv_timeout(LONG).expect("and it goes on");
 }
 
 /// As a daemon with many callers does: the next transaction begins when the last one ends.

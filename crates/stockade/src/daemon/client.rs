@@ -14,17 +14,18 @@ use stockade_store::places::{LOOKED_AT as OF_PLACES, Places};
 use super::proof::Tried;
 use super::protocol::{Answer, Ask, Signalled, VERSION, What};
 use super::socket;
-use crate::cli::{ColorWish, OutputFlags};
 use crate::commands::run::SIGNALS;
-use crate::context::{Context, Environment};
+use crate::context::Environment;
 use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::usage::early_flags;
 
 /// Variables besides those that programs inside have and those that say where our files are.
 const OURS: [&str; 1] = ["NO_COLOR"];
 
 /// Has the daemon do it; `None` where there is none, or it says that it is not for it.
 pub(crate) fn ask(argv: &[OsString], environment: &Environment) -> Option<ExitCode> {
-    if argv.get(1).is_none_or(|verb| verb != "run") {
+    if verb(argv)? != "run" {
         return None;
     }
     let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
@@ -41,15 +42,32 @@ pub(crate) fn ask(argv: &[OsString], environment: &Environment) -> Option<ExitCo
     let signals = Signals::catch(&SIGNALS).ok()?;
     let what = What::Run { words: argv.to_vec(), directory, variables };
     letter::send(&daemon, &Ask { version: VERSION.to_owned(), what }, &streams).ok()?;
-    attend(&daemon, &signals)
+    attend(&daemon, &signals).map(|ended| ended.unwrap_or_else(|Lost| lost(argv, environment)))
 }
 
+/// The verb, behind flags that say how to print. What is unclear is not for the daemon: whoever reads the whole line knows.
+fn verb(argv: &[OsString]) -> Option<&str> {
+    let mut words = argv.iter().skip(1);
+    loop {
+        match words.next()?.to_str()? {
+            "--json" | "--quiet" | "-q" | "--verbose" | "-v" => {}
+            "--color" => drop(words.next()?),
+            word if word.starts_with("--color=") => {}
+            word => return Some(word),
+        }
+    }
+}
+
+/// The daemon ended before it answered.
+#[derive(Debug)]
+struct Lost;
+
 /// Passes signals on until there is an answer.
-fn attend(daemon: &UnixStream, signals: &Signals) -> Option<ExitCode> {
+fn attend(daemon: &UnixStream, signals: &Signals) -> Option<Result<ExitCode, Lost>> {
     loop {
         let mut ready = [PollFd::new(daemon, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd().as_fd(), PollFlags::IN)];
         if rustix::io::retry_on_intr(|| rustix::event::poll(&mut ready, None)).is_err() {
-            return Some(lost());
+            return Some(Err(Lost));
         }
         while let Some(signal) = signals.next() {
             // One that cannot be passed on has no program any more.
@@ -59,19 +77,17 @@ fn attend(daemon: &UnixStream, signals: &Signals) -> Option<ExitCode> {
             continue;
         }
         return match letter::receive::<Answer>(daemon) {
-            Ok(Some((Answer::Done { code }, _))) => Some(ExitCode::from(code)),
+            Ok(Some((Answer::Done { code }, _))) => Some(Ok(ExitCode::from(code))),
             Ok(Some((Answer::Yourself { .. }, _))) => None,
-            Ok(Some((Answer::Proved { .. }, _)) | None) | Err(_) => Some(lost()),
+            Ok(Some((Answer::Proved { .. }, _)) | None) | Err(_) => Some(Err(Lost)),
         };
     }
 }
 
 /// The daemon is gone, and what it did for us with it: whether the program ran is in the receipts, not here.
-fn lost() -> ExitCode {
-    let flags = OutputFlags { json: false, quiet: false, verbose: false, color: ColorWish::Auto };
-    let context = Context::new(flags, Environment::capture());
+fn lost(argv: &[OsString], environment: &Environment) -> ExitCode {
     let failure = Failure::new("daemon", "the daemon ended before the program did; everything in the sandbox was killed");
-    failure.with_hint("stockade receipts list").report(&context.printer)
+    failure.with_hint("stockade receipts list").report(&Printer::new(early_flags(argv), environment))
 }
 
 /// What the daemon may not do, as it finds when it tries; `None` where there is none.
@@ -97,4 +113,24 @@ fn connect(places: &Places) -> Option<UnixStream> {
     let daemon = UnixStream::connect(socket(&places.runtime)).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&daemon).ok()?;
     (peer.uid == rustix::process::geteuid()).then_some(daemon)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verb_is_found_behind_flags_that_say_how_to_print() {
+        let of = |line: &str| {
+            let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            verb(&argv).map(str::to_owned)
+        };
+        for line in ["stockade run -- true", "stockade --json run true", "stockade -q --color never -v run x", "stockade --color=always run"] {
+            assert_eq!(of(line).as_deref(), Some("run"), "{line}");
+        }
+        // `-qv` and the like are read by who reads the whole line.
+        for line in ["stockade", "stockade --json", "stockade --color run", "stockade -qv run", "stockade sandbox run", "stockade -- run"] {
+            assert_ne!(of(line).as_deref(), Some("run"), "{line}");
+        }
+    }
 }

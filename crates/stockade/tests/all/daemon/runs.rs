@@ -61,11 +61,15 @@ fn results_receipts_and_changes_are_those_of_a_run() {
         assert_eq!(ground.read("x"), "one\n");
         assert_eq!(finish(&mut ground.stockade(["sandbox", "apply", id])).code, Some(0));
         assert_eq!(ground.read("x"), "two\n");
+        // Also with what says how to print before the verb.
+        let before = finish(&mut ground.stockade(["--json", "-v", "--color", "never", "run", "--", "echo", "hello"]));
+        let value: serde_json::Value = serde_json::from_str(&before.stdout).expect("JSON");
+        assert!(value["stdout"] == "hello\n" && before.stderr.contains(SERVED), "{before:?}");
         let applied = served(ground, &["--apply"], &["bash", "-c", "echo three > x"]);
         assert_eq!((applied.code, ground.read("x").as_str()), (Some(0), "three\n"), "{applied:?}");
         let all = receipts(ground);
         let of = |kind: &str| all.iter().filter(|one| one["kind"] == kind).count();
-        assert_eq!((of("intent"), of("outcome")), (4, 4), "{all:#?}");
+        assert_eq!((of("intent"), of("outcome")), (5, 5), "{all:#?}");
         let last = all.iter().rev().find(|one| one["kind"] == "outcome").expect("an outcome");
         assert_eq!((&last["result"]["exit_code"], &last["sandbox"]["backend"]), (&json!(0), &json!("jail")), "{last:#}");
         assert!(last["program"]["sha256"].is_string() && last["sandbox"]["enforcement"]["files"] == "enforced", "{last:#}");
