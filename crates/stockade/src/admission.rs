@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use stockade_core::escape::escape;
 use stockade_core::host::HostPattern;
 use stockade_core::reach::{Reach, Unlisted};
 use stockade_core::result::Decision as Told;
@@ -452,6 +453,9 @@ pub(crate) fn failure(error: &PolicyError) -> Failure {
             let others = faults.0.len().saturating_sub(1);
             let message = if others == 0 { first } else { format!("{first} (and {others} more)") };
             Failure::new("policy", message).with_hint("stockade policy check")
+        }
+        PolicyError::OpenToAll(path) => {
+            Failure::from_error("policy", error).with_hint(format!("chmod o-w {}", escape(&path.to_string_lossy())))
         }
         error => Failure::from_error("policy", error),
     }

@@ -48,7 +48,9 @@ impl Reader<'_> {
     fn find_subcommand(&mut self) {
         let Some(globals) = tables::subcommands(self.base) else { return };
         self.has_subcommands = true;
-        let mut at = 0;
+        let is_toolchain = |word: &Word| word.as_literal().is_some_and(|text| text.starts_with('+'));
+        let knows_toolchains = globals.iter().any(|(option, _)| *option == "+");
+        let mut at = usize::from(knows_toolchains && self.words.first().is_some_and(is_toolchain));
         while let Some(word) = self.words.get(at) {
             let name = match word.as_literal() {
                 Some(text) if !text.starts_with('-') => {

@@ -300,6 +300,10 @@ fn words_become_flags_operands_and_subcommands() {
     check("git", "", false);
     check("ls log", "", false);
     check("cargo --config x check", "", true);
+    check("cargo +nightly publish", "publish", false);
+    check("cargo +nightly --config x check", "", true);
+    check("cargo -q +nightly publish", "+nightly", false);
+    check("git +x log", "+x", false);
     check("kubectl -n prod get pods", "get", false);
     check("ls *.md", "", true);
     check("ls {}", "", false);

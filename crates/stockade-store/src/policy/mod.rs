@@ -44,6 +44,9 @@ pub enum PolicyError {
     /// A link, or no plain file, where a project's file should be.
     #[error("`{}` is a symbolic link or not a plain file", shown(.0))]
     NotAFile(PathBuf),
+    /// Everybody could write rules.
+    #[error("`{}` can be written by everybody on this machine", shown(.0))]
+    OpenToAll(PathBuf),
     /// Larger than any policy.
     #[error("`{}` has more than {} bytes", shown(.0), read::MAX_BYTES)]
     TooLarge(PathBuf),

@@ -37,6 +37,7 @@ enum Links {
 pub(super) fn trusted(directory: &Path) -> Result<Vec<Found>, PolicyError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, directory, flags, Mode::empty()) {
+        Ok(opened) if is_open_to_all(&opened) => Err(PolicyError::OpenToAll(directory.to_owned())),
         Ok(opened) => files(&opened, directory, Links::Follow),
         Err(Errno::NOENT) => Ok(Vec::new()),
         Err(errno) => Err(PolicyError::Read(directory.to_owned(), errno.into())),
@@ -75,6 +76,11 @@ pub(super) fn one(path: &Path) -> Result<String, PolicyError> {
     String::from_utf8(bytes).map_err(|_| PolicyError::NotText(path.to_owned()))
 }
 
+/// Whether anybody on the machine can write to it. Its group may: many people have one of their own.
+fn is_open_to_all(file: impl AsFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|found| Mode::from_raw_mode(found.st_mode).contains(Mode::WOTH))
+}
+
 fn files(directory: &OwnedFd, path: &Path, links: Links) -> Result<Vec<Found>, PolicyError> {
     let failed = |errno: Errno| PolicyError::Read(path.to_owned(), errno.into());
     let mut names = Vec::new();
@@ -110,6 +116,10 @@ fn file(directory: &OwnedFd, parent: &Path, name: &[u8], links: Links) -> Result
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(PolicyError::NotAFile(path));
+    }
+    // A project's are trusted by their digest, not by who could write them.
+    if links == Links::Follow && is_open_to_all(&file) {
+        return Err(PolicyError::OpenToAll(path));
     }
     let mut bytes = Vec::with_capacity(USUAL);
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -102,6 +102,30 @@ fn a_projects_links_and_odd_files_are_refused() {
 }
 
 #[test]
+fn rules_that_everybody_can_write_are_nobodys() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = lab();
+    lab.user("u.cedar", PERMIT);
+    lab.project("a.cedar", FORBID);
+    let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    // A project's rules only forbid, unless they are trusted as they are.
+    set(&lab.workspace.join(".stockade/policy/a.cedar"), 0o666);
+    let (directory, file) = (lab.places.config.join("policy"), lab.places.config.join("policy/u.cedar"));
+    for (path, mode, is_refused) in [
+        (&file, 0o664, false),
+        (&file, 0o646, true),
+        (&file, 0o600, false),
+        (&directory, 0o777, true),
+        (&directory, 0o1777, true),
+        (&directory, 0o775, false),
+    ] {
+        set(path, mode);
+        let loaded = lab.load();
+        assert_eq!(matches!(&loaded, Err(PolicyError::OpenToAll(found)) if found == path), is_refused, "{mode:o}: {loaded:?}");
+    }
+}
+
+#[test]
 fn what_passed_is_not_checked_again_until_it_changes() {
     let lab = lab();
     lab.user("u.cedar", PERMIT);

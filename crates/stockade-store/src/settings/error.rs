@@ -43,6 +43,9 @@ pub enum SettingsError {
     /// A directory, a pipe, a device.
     #[error("settings file `{}` is not a regular file", shown(.0))]
     NotAFile(PathBuf),
+    /// Everybody could say in it what holds.
+    #[error("settings file `{}` can be written by everybody on this machine", shown(.0))]
+    OpenToAll(PathBuf),
     /// A project's files may not lead elsewhere.
     #[error("`{}` is a symbolic link or not a directory; a project's settings are not followed out of the project", shown(.0))]
     Link(PathBuf),
@@ -208,6 +211,7 @@ impl SettingsError {
             Self::Empty(_) => "write `{}` into it, or remove it".to_owned(),
             Self::EntryThere { .. } => "--replace puts the new one in its place".to_owned(),
             Self::Edit { .. } => "edit the file by hand".to_owned(),
+            Self::OpenToAll(path) => format!("chmod o-w {}", shown(path)),
             Self::Busy(_) => "try again when it is done".to_owned(),
             Self::DuplicateKey { .. } => "remove one of the two".to_owned(),
             Self::Syntax { .. } | Self::NotUtf8(_) | Self::Nul(_) | Self::TooDeep(_) | Self::NotAnObject { .. } => {

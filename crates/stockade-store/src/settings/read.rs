@@ -19,9 +19,16 @@ pub(crate) const PROJECT_DIRECTORY: &str = ".stockade";
 /// The file's name in every layer.
 pub(crate) const FILE_NAME: &str = "settings.json";
 
-/// The bytes of a trusted file; `None` when there is none. Links are followed: people keep their settings elsewhere.
+/// The bytes of a trusted file; `None` when there is none. Links are followed: people keep their settings elsewhere. What everybody can write
+/// is trusted by nobody.
 pub(crate) fn read_trusted(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
-    read_opened(path, rustix::fs::openat(CWD, path, reading(), Mode::empty()))
+    let opened = rustix::fs::openat(CWD, path, reading(), Mode::empty());
+    if let Ok(file) = &opened
+        && rustix::fs::fstat(file).is_ok_and(|found| Mode::from_raw_mode(found.st_mode).contains(Mode::WOTH))
+    {
+        return Err(SettingsError::OpenToAll(path.to_owned()));
+    }
+    read_opened(path, opened)
 }
 
 /// The bytes of a project's file; `None` when there is none. Neither the directory nor the file may be a link.

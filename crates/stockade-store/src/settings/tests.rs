@@ -414,6 +414,12 @@ fn files_that_cannot_be_used_are_errors_and_never_defaults() {
     assert!(matches!(world.load(), Err(SettingsError::TooLarge(path)) if path == user));
 
     std::fs::write(&user, "{}").unwrap();
+    for (mode, is_refused) in [(0o644, false), (0o664, false), (0o646, true), (0o602, true), (0o600, false)] {
+        std::fs::set_permissions(&user, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let loaded = world.load();
+        assert_eq!(matches!(&loaded, Err(SettingsError::OpenToAll(path)) if *path == user), is_refused, "{mode:o}");
+        assert_eq!(loaded.err().and_then(|error| error.hint()).is_some(), is_refused, "{mode:o}");
+    }
     std::fs::write(&world.places.machine, "").unwrap();
     assert!(matches!(world.load(), Err(SettingsError::Read { path, .. }) if path == world.places.machine_settings()));
 }

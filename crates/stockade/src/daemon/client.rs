@@ -125,7 +125,9 @@ mod tests {
             let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             verb(&argv).map(str::to_owned)
         };
-        for line in ["stockade run -- true", "stockade --json run true", "stockade -q --color never -v run x", "stockade --color=always run"] {
+        for line in
+            ["stockade run -- true", "stockade --json run true", "stockade -q --color never -v run x", "stockade --color=always run"]
+        {
             assert_eq!(of(line).as_deref(), Some("run"), "{line}");
         }
         // `-qv` and the like are read by who reads the whole line.
