@@ -83,12 +83,12 @@ fn settings(stage: &Stage, sshd: &Sshd, more: &Value) {
     stage.settings(&json!({ "KEY": key }));
 }
 
-/// What must not be inside: the middle of the key, as its file has it and as its value has it.
+/// Looks for what must not be inside: the secret half of the key, as its file has it.
 fn searched(stage: &Stage) -> String {
     let text = std::fs::read_to_string(stage.world.outside.join("user")).expect("the key");
-    // The first lines hold the public part.
-    let line = text.lines().nth(4).expect("a line of the key");
-    format!("python3 search.py {}", line.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")))
+    // Its 32 bytes are from the 161st on, that is in the fourth line of base64; the public half stands around them.
+    let half = text.lines().nth(4).and_then(|line| line.get(8..44)).expect("a line of the key");
+    format!("python3 search.py {}", half.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")))
 }
 
 /// The rows about the agent: method, path, verdict.
@@ -112,7 +112,7 @@ fn ssh_logs_in_with_a_key_that_is_not_inside() {
              ssh {OPTIONS} -p {port} daemon@127.0.0.1 echo wrong 2>/dev/null || echo refused
              ssh-keygen -Y sign -n git -f user.pub known_hosts 2>/dev/null && echo signed
              ssh -A {OPTIONS} -p {port} root@127.0.0.1 'ssh-add -l | cut -c-3; ssh {HOP} -p {port} root@127.0.0.1 echo hopped 2>/dev/null || echo stayed'
-             {search} 2>&1; ls -A ~/.ssh 2>/dev/null; true",
+             {search} 2>&1; ls -A ~/.ssh 2>/dev/null || true",
             port = sshd.port,
             search = searched(stage),
         );
