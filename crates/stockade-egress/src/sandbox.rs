@@ -203,7 +203,7 @@ impl Sandbox {
 
     /// The bindings for this host, as bits of their places.
     pub(crate) fn bound_to(&self, host: &HostName, port: u16) -> u64 {
-        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| !bound.stays_apart && bound.is_for(host, port));
+        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| !bound.handed_out && bound.is_for(host, port));
         fitting.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 

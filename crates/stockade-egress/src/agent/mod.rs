@@ -55,7 +55,7 @@ pub(crate) fn prepare(entries: &[Entry], bound: &mut [Bound]) -> Result<(), Egre
         if entry.host_keys.is_empty() {
             return Err(bad("it names no key of a host"));
         }
-        secret.stays_apart = true;
+        secret.handed_out = true;
     }
     Ok(())
 }

@@ -103,7 +103,7 @@ impl Desk {
             }
             let secret = bound.get_mut(entry.binding).ok_or_else(|| bad("it is of a secret that is not bound"))?;
             match &entry.kind {
-                Kind::AwsEndpoint => secret.stays_apart = true,
+                Kind::AwsEndpoint => secret.handed_out = true,
                 _ if secret.form != Form::Plain => return Err(bad("keys of AWS are not what this tool asks for")),
                 Kind::Git { .. } | Kind::Docker { .. } | Kind::Kubernetes | Kind::GcpMetadata { .. } => {}
             }

@@ -84,7 +84,7 @@ pub(crate) struct Bound {
     pub(crate) form: Form,
     /// Whether it takes another way than requests: programs get the value itself, from the desk, or signatures, from the agent. Then it is neither put
     /// in nor looked for.
-    pub(crate) stays_apart: bool,
+    pub(crate) handed_out: bool,
     hosts: Vec<HostPattern>,
     budget: Budget,
     uses: AtomicU64,
@@ -100,7 +100,7 @@ impl Bound {
         let placeholder = placeholder.into_bytes();
         let finder = Finder::new(&placeholder).into_owned();
         let (uses, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { name: name.into(), placeholder, finder, places, form, stays_apart: false, hosts, budget, uses, bytes })
+        Ok(Self { name: name.into(), placeholder, finder, places, form, handed_out: false, hosts, budget, uses, bytes })
     }
 
     /// Whether it may go to this host.
