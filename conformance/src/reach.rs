@@ -98,6 +98,7 @@ pub(crate) fn open(target: Target, lab: &Lab, id: &SandboxId, directory: &Path) 
             authorities: Some(authorities),
             java_authorities: None,
             shown: Vec::new(),
+            agent: None,
             alarm: None,
         }),
         environment: proxies.into_iter().chain(trust).chain([(TOKEN_NAME.to_owned(), PLACEHOLDER.into())]).collect(),

@@ -32,6 +32,8 @@ pub enum Delivery {
     Cargo,
     /// Git over SSH: the session is held outside, with the key.
     Ssh,
+    /// An agent of SSH on a socket inside signs logins; the key stays outside.
+    SshAgent,
 }
 
 /// Whether anything that is worth something enters the sandbox.
@@ -45,7 +47,7 @@ pub enum Class {
 
 impl Delivery {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Variable,
         Self::Git,
         Self::Docker,
@@ -58,6 +60,7 @@ impl Delivery {
         Self::Pip,
         Self::Cargo,
         Self::Ssh,
+        Self::SshAgent,
     ];
 
     /// The word in settings, packs and receipts.
@@ -75,6 +78,7 @@ impl Delivery {
             Self::Pip => "pip",
             Self::Cargo => "cargo",
             Self::Ssh => "ssh",
+            Self::SshAgent => "ssh-agent",
         }
     }
 
@@ -97,7 +101,8 @@ impl Delivery {
             | Self::Npm
             | Self::Pip
             | Self::Cargo
-            | Self::Ssh => Class::ProxyOnly,
+            | Self::Ssh
+            | Self::SshAgent => Class::ProxyOnly,
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod path;
 pub mod reach;
 pub mod redact;
+pub mod repository;
 pub mod result;
 pub mod route;
 pub mod secret;

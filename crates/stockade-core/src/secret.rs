@@ -148,10 +148,14 @@ impl SecretValue {
         Self::new(bytes)
     }
 
-    /// As [`Self::from_line`], for what people keep in files: the line breaks within a key in PEM mean nothing and are left out. Whatever else has
-    /// line breaks in it is refused as everywhere.
+    /// As [`Self::from_line`], for what people keep in files: the line breaks within a key in PEM mean nothing and are left out. A certificate of SSH
+    /// may follow such a key on a line of its own, and is kept behind a blank. Whatever else has line breaks in it is refused as everywhere.
     pub fn from_text(mut bytes: Vec<u8>) -> Result<Self, BadSecretValue> {
-        if is_pem(&bytes) {
+        let end = end_of_key(&bytes);
+        if let Some(gap) = end.and_then(|end| bytes.get_mut(end)) {
+            *gap = b' ';
+        }
+        if end.is_some() || is_pem(&bytes) {
             bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
         }
         Self::from_line(bytes)
@@ -172,6 +176,18 @@ impl SecretValue {
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(self.expose().iter().map(|byte| char::from(*byte)).collect())
     }
+}
+
+/// Where a key in PEM ends that a certificate of SSH follows, after one line break or blank, and nothing else.
+fn end_of_key(bytes: &[u8]) -> Option<usize> {
+    const END: &[u8] = b" PRIVATE KEY-----";
+    let text = bytes.trim_ascii_end();
+    let end = text.windows(END.len()).enumerate().filter(|(_, part)| *part == END).nth(1)?.0 + END.len();
+    let (key, certificate) = text.split_at_checked(end)?;
+    let (gap, certificate) = certificate.split_at_checked(certificate.len() - certificate.trim_ascii_start().len())?;
+    let is_line = matches!(gap, b"\n" | b"\r\n" | b" ") && certificate.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let kind = certificate.split(|byte| *byte == b' ').next()?;
+    (is_pem(key) && is_line && kind.ends_with(b"-cert-v01@openssh.com")).then_some(end)
 }
 
 /// Whether it is one block of PEM and nothing else. One with headers (`Proc-Type: …`) is none: their line breaks have a meaning.
@@ -266,5 +282,27 @@ mod tests {
             assert_eq!(SecretValue::from_text(bad.into()).err(), Some(BadSecretValue::NotPrintable), "{bad}");
         }
         assert_eq!(SecretValue::from_text(b"0123456789abcdef\n".to_vec()).unwrap().expose(), b"0123456789abcdef");
+    }
+
+    #[test]
+    fn a_certificate_of_ssh_may_follow_its_key() {
+        let one_line =
+            "-----BEGIN OPENSSH PRIVATE KEY-----AQIDBAUG-----END OPENSSH PRIVATE KEY----- ssh-ed25519-cert-v01@openssh.com AAAA me";
+        let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nAQID\nBAUG\n-----END OPENSSH PRIVATE KEY-----";
+        let certificate = "ssh-ed25519-cert-v01@openssh.com AAAA me";
+        for good in
+            [one_line.to_owned(), format!("{key}\n{certificate}\n"), format!("{key}\r\n{certificate}"), format!("{key} {certificate}")]
+        {
+            assert_eq!(SecretValue::from_text(good.clone().into()).unwrap().to_text().as_str(), one_line, "{good:?}");
+        }
+        for bad in [
+            format!("{key}\n{certificate}\n{certificate}"),
+            format!("{key}\n\n{certificate}"),
+            format!("{key}\nssh-ed25519 AAAA"),
+            format!("{certificate}\n{key}"),
+            format!("{key}\n{key}\n{certificate}"),
+        ] {
+            assert_eq!(SecretValue::from_text(bad.clone().into()).err(), Some(BadSecretValue::NotPrintable), "{bad:?}");
+        }
     }
 }

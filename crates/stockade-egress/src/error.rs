@@ -88,6 +88,14 @@ pub enum EgressError {
         /// Why.
         why: &'static str,
     },
+    /// A key of the agent that cannot be served.
+    #[error("the agent cannot serve its key {index}: {why}")]
+    AgentEntry {
+        /// Which.
+        index: usize,
+        /// Why.
+        why: &'static str,
+    },
     /// A sandbox of this id is known already.
     #[error("the sandbox `{0}` is known to egress already")]
     Known(String),

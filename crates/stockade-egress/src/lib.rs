@@ -18,6 +18,8 @@
 //!
 //! Programs ask for placeholders in the ways their tools know at the [`desk`], on the proxy's own port.
 //!
+//! Programs log in over SSH with keys that stay here by way of the [`agent`].
+//!
 //! What it does not do: keep secrets or make placeholders (the broker), keep events (the ledger), listen on any address.
 
 mod accept;
@@ -31,6 +33,7 @@ mod relay;
 mod sandbox;
 
 pub mod address;
+pub mod agent;
 pub mod aws;
 pub mod desk;
 pub mod dns;

@@ -31,4 +31,6 @@ pub enum Kind {
     Transparent(SocketAddr),
     /// The resolver: DNS messages, each after its length in two bytes.
     Dns,
+    /// The agent of SSH: messages of its protocol.
+    Agent,
 }

@@ -35,6 +35,20 @@ impl<S: AsyncRead + Unpin> Peek<S> {
         }
     }
 
+    /// Whether the stream begins so, as soon as that is known.
+    pub(crate) async fn begins_with(&mut self, start: &[u8], patience: Duration) -> io::Result<bool> {
+        loop {
+            let known = self.seen.len().min(start.len());
+            if self.seen.get(..known) != start.get(..known) {
+                return Ok(false);
+            }
+            if known == start.len() {
+                return Ok(true);
+            }
+            self.more(patience).await?;
+        }
+    }
+
     /// The first byte, once it is there.
     pub(crate) async fn first(&mut self, patience: Duration) -> io::Result<u8> {
         loop {

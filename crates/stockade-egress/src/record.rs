@@ -62,6 +62,15 @@ impl Record {
         self
     }
 
+    /// Notes what was asked of the agent: the kind, and by whom and where as far as that is known.
+    pub(crate) fn of_agent(self, method: &str, path: Option<String>) -> Self {
+        self.change(|event| {
+            event.method = Some(method.to_owned());
+            event.path = path.map(|path| stockade_core::escape::escape(path.get(..MAX_SHOWN_PATH).unwrap_or(&path)));
+        });
+        self
+    }
+
     pub(crate) fn allow(&self, verdict: Verdict, rule: String) {
         self.change(|event| {
             event.verdict = verdict;

@@ -10,10 +10,13 @@ use stockade_core::escape::escape;
 use stockade_core::host::{HostName, HostPattern};
 
 use crate::address::AddressClass;
+use crate::agent::policy::Unfit;
 use crate::http::head::Shape;
 
 /// The check that keeps a secret to its hosts.
 pub(crate) const SECRET_HOST: &str = "secret-host";
+/// The checks of the agent, and the rule that lets a login through.
+pub(crate) const SSH_AGENT: &str = "ssh-agent";
 
 /// Why something was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +142,14 @@ pub enum Refusal {
     /// The desk does not answer this.
     #[error("{0}")]
     Desk(&'static str),
+    /// The agent does not sign this.
+    #[error("{why}")]
+    SshAgent {
+        /// The secret's name, where it is known which.
+        name: Option<Arc<str>>,
+        /// Why.
+        why: Unfit,
+    },
     /// Bytes that are neither TLS nor HTTP.
     #[error("only HTTP and TLS may go to `{host}:{port}`")]
     Protocol {
@@ -197,6 +208,7 @@ impl Refusal {
             Self::SecretSpent { .. } => "secret-budget",
             Self::Signature { .. } => "aws-signature",
             Self::Desk(_) => "desk",
+            Self::SshAgent { .. } => SSH_AGENT,
             Self::Protocol { .. } => "protocol",
             Self::Hello(_) => "tls-hello",
             Self::Unsupported(_) => "proxy",
@@ -239,6 +251,7 @@ impl Refusal {
             | Self::SecretUnavailable { name, .. }
             | Self::Signature { name, .. }
             | Self::SecretSpent { name, .. } => Some(name),
+            Self::SshAgent { name, .. } => name.as_ref(),
             _ => None,
         }
     }

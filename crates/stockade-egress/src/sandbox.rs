@@ -12,6 +12,9 @@ use stockade_core::id::SandboxId;
 use tokio::sync::{Semaphore, watch};
 use zeroize::Zeroizing;
 
+use crate::agent;
+use crate::agent::ring::Ring;
+use crate::agent::sessions::Sessions;
 use crate::aws::keys::Keys;
 use crate::desk::Desk;
 use crate::error::EgressError;
@@ -41,6 +44,10 @@ pub(crate) struct Sandbox {
     pub(crate) pool: Pool,
     pub(crate) desk: Option<Desk>,
     pub(crate) trust: Trust,
+    /// Sessions of SSH that are under way.
+    pub(crate) sessions: Sessions,
+    /// Keys that the agent signs with.
+    pub(crate) ring: Ring,
     /// Places for bodies that are held whole.
     pub(crate) held: Semaphore,
     sent: AtomicU64,
@@ -95,10 +102,13 @@ impl Sandbox {
         if let Some(desk) = &desk {
             desk.prepare(&mut bound)?;
         }
+        agent::prepare(&rules.agent, &mut bound)?;
         let trust = Trust::new(std::mem::take(&mut rules.trust))?;
         Ok(Self {
             desk,
             trust,
+            sessions: Sessions::default(),
+            ring: Ring::default(),
             held: Semaphore::new(MAX_HELD),
             connections: Arc::new(Semaphore::new(rules.limits.connections.min(Semaphore::MAX_PERMITS))),
             tokens: Mutex::new(Tokens { left: burst(rules.limits.requests_per_second), at: Instant::now() }),
@@ -195,6 +205,12 @@ impl Sandbox {
     pub(crate) fn bound_to(&self, host: &HostName, port: u16) -> u64 {
         let fitting = self.bound.iter().enumerate().filter(|(_, bound)| !bound.handed_out && bound.is_for(host, port));
         fitting.fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// The secret that programs log in with at this host, by way of the agent.
+    pub(crate) fn logs_in_at(&self, host: &HostName, port: u16) -> Option<&Bound> {
+        let secrets = self.rules.agent.iter().filter_map(|entry| self.bound.get(entry.binding));
+        secrets.into_iter().find(|bound| bound.is_for(host, port))
     }
 
     /// Asks for the values of these bindings. Those a request carries must be had; of the others, what can be had, so that an

@@ -62,6 +62,8 @@ pub struct WayOut {
     pub java_authorities: Option<PathBuf>,
     /// Further files that programs inside need to know of.
     pub shown: Vec<Shown>,
+    /// Where programs inside find the agent of SSH, beneath [`PLACE`]; connections to it leave by the channel.
+    pub agent: Option<PathBuf>,
     /// A pipe's end: when there is something to read, everything inside is killed. Nothing of it is inside.
     pub alarm: Option<OwnedFd>,
 }
@@ -120,7 +122,7 @@ impl WayOut {
             let most = plan::MOST_PORTS;
             return refuse(format!("hosts are allowed on {} ports, and {most} can be taken", ports.len()), "allow hosts on fewer ports");
         }
-        files::check(&self.shown)?;
+        files::check(&self.shown, self.agent.as_deref())?;
         Ok(plan::WayOut { proxy_port: self.proxy_port, ports: ports.into_iter().collect() })
     }
 }
@@ -148,6 +150,7 @@ mod tests {
             authorities: None,
             java_authorities: None,
             shown: Vec::new(),
+            agent: None,
             alarm: None,
         };
         way_out.plan(passing).map_err(|error| error.to_string())

@@ -49,6 +49,8 @@ pub(crate) enum Leads {
     Address,
     /// The resolver.
     Names,
+    /// The agent of SSH.
+    Agent,
 }
 
 /// A way out.
@@ -150,6 +152,7 @@ impl Door {
         match self.leads {
             Leads::Proxy => Some(Opening::Proxy),
             Leads::Names => Some(Opening::Dns),
+            Leads::Agent => Some(Opening::Agent),
             // Every address is local here, so the connection's own end is what the program asked for.
             Leads::Address => {
                 let address = SocketAddr::try_from(rustix::net::getsockname(connection).ok()?).ok()?;

@@ -16,4 +16,4 @@ pub mod opening;
 pub mod plan;
 
 /// Protocol version; both sides must agree exactly, because they ship in one binary.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

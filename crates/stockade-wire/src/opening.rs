@@ -16,6 +16,7 @@ const VERSION: u8 = 1;
 const PROXY: u8 = 1;
 const TRANSPARENT: u8 = 2;
 const DNS: u8 = 3;
+const AGENT: u8 = 4;
 
 /// What a connection was made to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Opening {
     Transparent(SocketAddr),
     /// The resolver.
     Dns,
+    /// The agent of SSH.
+    Agent,
 }
 
 impl Opening {
@@ -38,6 +41,7 @@ impl Opening {
         match (*kind, *family) {
             (PROXY, 0) if port == 0 && rest_is_zero(0) => Some(Self::Proxy),
             (DNS, 0) if port == 0 && rest_is_zero(0) => Some(Self::Dns),
+            (AGENT, 0) if port == 0 && rest_is_zero(0) => Some(Self::Agent),
             (TRANSPARENT, 4) if port != 0 && rest_is_zero(4) => {
                 let [a, b, c, d, ..] = *address;
                 Some(Self::Transparent(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), port)))
@@ -52,6 +56,7 @@ impl Opening {
         let (kind, family, port, address) = match self {
             Self::Proxy => (PROXY, 0, 0, [0; 16]),
             Self::Dns => (DNS, 0, 0, [0; 16]),
+            Self::Agent => (AGENT, 0, 0, [0; 16]),
             Self::Transparent(address) => match address.ip() {
                 IpAddr::V4(ip) => {
                     let [a, b, c, d] = ip.octets();
@@ -78,6 +83,7 @@ mod tests {
         for opening in [
             Opening::Proxy,
             Opening::Dns,
+            Opening::Agent,
             Opening::Transparent("198.18.0.1:443".parse().unwrap()),
             Opening::Transparent("[2001:db8::1]:80".parse().unwrap()),
         ] {
@@ -90,8 +96,15 @@ mod tests {
             assert_eq!(Opening::parse(&other), None);
         }
         assert_eq!(Opening::parse(&Opening::Transparent("1.2.3.4:0".parse().unwrap()).bytes()), None);
-        let mut odd = Opening::Proxy.bytes();
-        odd[20] = 1;
-        assert_eq!(Opening::parse(&odd), None);
+        for opening in [Opening::Proxy, Opening::Dns, Opening::Agent] {
+            for at in [2, 4, 20] {
+                let mut odd = opening.bytes();
+                odd[at] = 1;
+                assert_eq!(Opening::parse(&odd), None, "{opening:?} {at}");
+            }
+        }
+        let mut unknown = Opening::Proxy.bytes();
+        unknown[1] = 5;
+        assert_eq!(Opening::parse(&unknown), None);
     }
 }

@@ -57,6 +57,9 @@ wire_enum! {
         8 = Devices { path: Bytes },
         /// A writable file put into a scratch directory (made with mode 0755 if missing).
         9 = Seed { directory: Bytes, name: Bytes, contents: Bytes, mode: u32 },
+        /// A Unix socket on which the guest listens: connections to it go to egress as those for the agent of SSH. At most one, and only
+        /// where there is a way out.
+        10 = Agent { path: Bytes },
     }
 }
 
@@ -77,6 +80,8 @@ wire_struct! {
         writable: Vec<Bytes>,
         /// The only files that may be executed; `None`: everything that can be read.
         executable: Option<Vec<Bytes>>,
+        /// Sockets outside of `writable` that programs may connect to.
+        connectable: Vec<Bytes>,
     }
 }
 

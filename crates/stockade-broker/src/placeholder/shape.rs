@@ -11,8 +11,11 @@ const UUID_DASHES: [usize; 4] = [8, 13, 18, 23];
 const BEFORE_ONE: &str = "AEIMQUYcgkosw048";
 const BEFORE_TWO: &str = "AQgw";
 
-/// Text like `real`; `None` where too little of it could be random.
+/// Text like `real`; `None` where too little of it could be random, and for what is no token: text with blanks, as a key in PEM.
 pub(super) fn like(real: &[u8], random: &mut Random) -> Result<Option<String>, PlaceholderError> {
+    if real.contains(&b' ') {
+        return Ok(None);
+    }
     if let Some(token) = jwt::like(real, random)? {
         return Ok(Some(token));
     }

@@ -43,6 +43,14 @@ fn tokens_keep_their_prefix_and_characters() {
 }
 
 #[test]
+fn what_is_no_token_becomes_letters_and_digits() {
+    check("-----BEGIN OPENSSH PRIVATE KEY-----b3BlbnNzaC1rZXktdjEAAAAA-----END OPENSSH PRIVATE KEY-----", |text| {
+        is(text, alphabet::ALPHANUMERIC)
+    });
+    check("correct horse battery staple", |text| is(text, alphabet::ALPHANUMERIC));
+}
+
+#[test]
 fn separators_stay_in_their_places() {
     check("xoxb-123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx", |text| {
         let parts: Vec<&str> = text.split('-').collect();

@@ -41,11 +41,11 @@ pub(super) fn read(
             "it prints JSON, but not an object with `value` and `expires` (a date such as 2026-01-01T00:00:00Z, or seconds since 1970)";
         let malformed = || SourceError::Command { name: name.clone(), why: why.to_owned() };
         let document: Document = serde_json::from_slice(&printed).map_err(|_| malformed())?;
-        let value = SecretValue::new(document.value.into_bytes());
+        let value = SecretValue::from_text(document.value.into_bytes());
         let expires = document.expires.map(|end| instant(&end).ok_or_else(malformed)).transpose()?;
         (value, expires)
     } else {
-        (SecretValue::from_line(std::mem::take(&mut *printed)), None)
+        (SecretValue::from_text(std::mem::take(&mut *printed)), None)
     };
     let value = value.map_err(|source| SourceError::Value { name: name.clone(), source })?;
     match expires {

@@ -89,6 +89,7 @@ fn receive(socket: &UnixDatagram) -> io::Result<Received> {
     let kind = match opening {
         Opening::Proxy => Kind::Proxy,
         Opening::Dns => Kind::Dns,
+        Opening::Agent => Kind::Agent,
         // Where the socket itself knows to whom it was made, that counts.
         Opening::Transparent(said) => Kind::Transparent(stream.original_destination().unwrap_or(said)),
     };

@@ -12,6 +12,7 @@ use stockade_core::escape::escape;
 use stockade_core::host::HostName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use crate::agent;
 use crate::desk;
 use crate::dns;
 use crate::egress::Shared;
@@ -45,6 +46,7 @@ where
     let work = async {
         match kind {
             Kind::Dns => names(shared, sandbox, stream).await,
+            Kind::Agent => agent::serve(shared, sandbox, stream).await,
             Kind::Proxy => proxied(shared, sandbox, Peek::new(stream)).await,
             Kind::Transparent(address) => transparent(shared, sandbox, address, Peek::new(stream)).await,
         }

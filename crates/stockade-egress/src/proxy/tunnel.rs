@@ -4,14 +4,17 @@
 //! first byte ─ TLS ──▶ client hello: server name = host ─▶ pass: dial, relay
 //!     │                                                  └▶ inspect: be the host, serve HTTP/1 or HTTP/2
 //!     ├─ HTTP ─▶ serve HTTP/1
+//!     ├─ SSH, where programs log in with a key of the agent ─▶ dial, relay
 //!     └─ else ─▶ refused
 //! ```
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::Method;
 use stockade_core::host::HostName;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::dial::dial;
@@ -24,12 +27,15 @@ use crate::peek::Peek;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::relay::relay;
+use crate::rules::judge::{Asked, Denied};
 use crate::rules::{HostRule, Tls};
 use crate::sandbox::Sandbox;
 use crate::tls::hello::{self, HANDSHAKE, Hello};
 
 /// How long a client may take for its first bytes, and for a handshake.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a client of SSH begins with (RFC 4253, section 4.2).
+const SSH: &[u8] = b"SSH-2.0-";
 
 /// What the rules say of a connection.
 pub(super) struct Judged {
@@ -55,6 +61,13 @@ where
         return pass(shared, sandbox, &host, port, judged, stream).await;
     }
     let refuse = |refusal: &Refusal| Record::new(&shared.events, sandbox, Subject::Connection, &host, port).refuse(refusal);
+    if let Some(secret) = sandbox.logs_in_at(&host, port) {
+        match stream.begins_with(SSH, PATIENCE).await {
+            Ok(true) => return pass_ssh(shared, sandbox, &host, port, &secret.name, judged, stream).await,
+            Ok(false) => {}
+            Err(_) => return,
+        }
+    }
     match stream.first(PATIENCE).await {
         Ok(HANDSHAKE) => {}
         Ok(first) if first.is_ascii_uppercase() => {
@@ -114,17 +127,56 @@ where
         return record.refuse(&Refusal::NoRecord);
     }
     record.allow(judged.verdict, judged.rule);
-    let outside = match sandbox.take_request() {
-        Ok(()) => dial(&sandbox.rules, &*shared.resolver, host, port).await,
-        Err(refusal) => Err(refusal),
-    };
-    match outside {
-        Ok(outside) => {
-            if let Err(error) = relay(sandbox, &record, stream, outside, None).await {
-                record.note(error.to_string());
-            }
-        }
+    match reach(shared, sandbox, host, port).await {
+        Ok(outside) => copy(sandbox, &record, stream, outside).await,
         Err(refusal) => record.refuse(&refusal),
+    }
+}
+
+/// Dials and relays a session of SSH, unopened but for its beginning, which the agent must know. It can be asked for anything inside, so rules that look
+/// inside of connections to this host must let anything through.
+async fn pass_ssh<S>(
+    shared: &Arc<Shared>,
+    sandbox: &Arc<Sandbox>,
+    host: &HostName,
+    port: u16,
+    secret: &str,
+    judged: Judged,
+    stream: Peek<S>,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let record = Record::new(&shared.events, sandbox, Subject::Connection, host, port);
+    if shared.events.has_room().await.is_err() {
+        return record.refuse(&Refusal::NoRecord);
+    }
+    let allowed = sandbox.judge(host, port, sandbox.rules.request(host, port, &Method::CONNECT, "/").map(HostRule::name));
+    let asked = Asked { host, port, tls: false, method: Method::CONNECT.as_str(), path: "/", secret: Some(secret) };
+    let denied = |Denied { rule, why }| Refusal::Policy { rule, why };
+    let allowed = allowed.and_then(|_| sandbox.rules.judge.as_ref().map_or(Ok(()), |judge| judge.judge(&asked).map_err(denied)));
+    if let Err(refusal) = allowed {
+        return record.refuse(&refusal);
+    }
+    record.allow(judged.verdict, judged.rule);
+    let outside = reach(shared, sandbox, host, port).await.and_then(|outside| sandbox.sessions.overhear(host, port, outside));
+    match outside {
+        Ok(outside) => copy(sandbox, &record, stream, outside).await,
+        Err(refusal) => record.refuse(&refusal),
+    }
+}
+
+async fn reach(shared: &Shared, sandbox: &Sandbox, host: &HostName, port: u16) -> Result<TcpStream, Refusal> {
+    sandbox.take_request()?;
+    dial(&sandbox.rules, &*shared.resolver, host, port).await
+}
+
+async fn copy<A, B>(sandbox: &Sandbox, record: &Record, inside: A, outside: B)
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    if let Err(error) = relay(sandbox, record, inside, outside, None).await {
+        record.note(error.to_string());
     }
 }
 

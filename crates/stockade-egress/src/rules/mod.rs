@@ -15,6 +15,7 @@ use rustls_pki_types::CertificateDer;
 use stockade_core::host::{HostName, HostPattern};
 use stockade_core::reach::{HostUse, Reach, TlsUse, Unlisted};
 
+use crate::agent;
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
 use judge::Judge;
@@ -40,6 +41,8 @@ pub struct Rules {
     pub exchanges: Vec<Exchange>,
     /// Who else is asked about each request.
     pub judge: Option<Arc<dyn Judge>>,
+    /// Keys that programs log in with over SSH, by way of the agent.
+    pub agent: Vec<agent::Entry>,
     /// Authorities that these hosts' certificates may also come from; no other host's.
     pub trust: Vec<(HostPattern, Vec<CertificateDer<'static>>)>,
 }

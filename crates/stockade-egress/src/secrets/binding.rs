@@ -82,7 +82,8 @@ pub(crate) struct Bound {
     pub(crate) finder: Finder<'static>,
     pub(crate) places: Places,
     pub(crate) form: Form,
-    /// Whether programs get the value itself, from the desk: then it is neither put in nor looked for.
+    /// Whether it takes another way than requests: programs get the value itself, from the desk, or signatures, from the agent. Then it is neither put
+    /// in nor looked for.
     pub(crate) handed_out: bool,
     hosts: Vec<HostPattern>,
     budget: Budget,

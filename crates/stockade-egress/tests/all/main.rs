@@ -1,6 +1,7 @@
 //! Egress against servers of our own on loopback, with real TLS and real HTTP on both legs. The tests look at received bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice, clippy::panic, reason = "tests")]
 
+mod agent;
 mod attacks;
 mod aws;
 mod descriptors;

@@ -66,6 +66,8 @@ struct Way {
     java_authorities: Option<OsString>,
     /// File, place and use.
     shown: Vec<(OsString, OsString, Use)>,
+    /// The place of the agent's socket.
+    agent: Option<OsString>,
 }
 
 /// A jail that is wanted.

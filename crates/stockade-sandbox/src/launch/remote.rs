@@ -72,6 +72,7 @@ impl Launcher {
             authorities: way_out.authorities.clone().map(PathBuf::into_os_string),
             java_authorities: way_out.java_authorities.clone().map(PathBuf::into_os_string),
             shown: way_out.shown.iter().map(|shown| (shown.file.clone().into(), shown.place.clone().into(), shown.use_)).collect(),
+            agent: way_out.agent.clone().map(PathBuf::into_os_string),
         };
         let order = Order {
             wall,

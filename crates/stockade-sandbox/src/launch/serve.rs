@@ -183,12 +183,13 @@ impl Standing {
 impl Way {
     /// With its descriptors, if they are those of a way out.
     fn joined(self, descriptors: Vec<OwnedFd>) -> Option<WayOut> {
-        let Self { proxy_port, ports, authorities, java_authorities, shown } = self;
+        let Self { proxy_port, ports, authorities, java_authorities, shown, agent } = self;
         let mut descriptors = descriptors.into_iter();
         let (channel, alarm) = (descriptors.next()?, descriptors.next());
         let (authorities, java_authorities) = (authorities.map(PathBuf::from), java_authorities.map(PathBuf::from));
         let shown = shown.into_iter().map(|(file, place, use_)| Shown { file: file.into(), place: place.into(), use_ }).collect();
-        descriptors.next().is_none().then_some(WayOut { channel, proxy_port, ports, authorities, java_authorities, shown, alarm })
+        let agent = agent.map(PathBuf::from);
+        descriptors.next().is_none().then_some(WayOut { channel, proxy_port, ports, authorities, java_authorities, shown, agent, alarm })
     }
 }
 

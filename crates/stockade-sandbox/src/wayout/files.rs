@@ -51,19 +51,19 @@ pub fn helper(programs: &Path, directory: &Path) -> io::Result<PathBuf> {
 }
 
 /// Refuses what is too much, or would be anywhere else than at a place of its own.
-pub(super) fn check(shown: &[Shown]) -> Result<(), BackendError> {
+pub(super) fn check(shown: &[Shown], agent: Option<&Path>) -> Result<(), BackendError> {
     let refuse = |detail: String| Err(BackendError::Step { step: "way out".into(), detail, fix: String::new() });
     if shown.len() > MOST_SHOWN {
         return refuse(format!("{} files are to be shown, and {MOST_SHOWN} can be", shown.len()));
     }
-    for (at, one) in shown.iter().enumerate() {
-        let place = stockade_core::escape::escape(&one.place.to_string_lossy());
-        if !is_ours(&one.place) {
-            return refuse(format!("`{place}` is no place for a file of ours: they are beneath `{PLACE}`"));
+    let places: Vec<&Path> = shown.iter().map(|one| one.place.as_path()).chain(agent).collect();
+    for (at, place) in places.iter().enumerate() {
+        let written = stockade_core::escape::escape(&place.to_string_lossy());
+        if !is_ours(place) {
+            return refuse(format!("`{written}` is no place for a file of ours: they are beneath `{PLACE}`"));
         }
-        let overlaps = |other: &Shown| one.place.starts_with(&other.place) || other.place.starts_with(&one.place);
-        if shown.iter().take(at).any(overlaps) {
-            return refuse(format!("`{place}` is the place of two files"));
+        if places.iter().take(at).any(|other| place.starts_with(other) || other.starts_with(place)) {
+            return refuse(format!("`{written}` is the place of two files"));
         }
     }
     Ok(())
@@ -93,7 +93,9 @@ mod tests {
 
     #[test]
     fn places_are_ours_and_apart() {
-        assert!(check(&shown(&["/run/stockade/bin/a", "/run/stockade/bin/b", "/run/stockade/c"])).is_ok());
+        assert!(
+            check(&shown(&["/run/stockade/bin/a", "/run/stockade/bin/b", "/run/stockade/c"]), Some(Path::new("/run/stockade/d"))).is_ok()
+        );
         for place in [
             "/run/stockade",
             "/run/stockade/",
@@ -108,17 +110,19 @@ mod tests {
             "/run/stockade/git-config-1/config",
             "",
         ] {
-            assert!(check(&shown(&[place])).is_err(), "{place}");
+            assert!(check(&shown(&[place]), None).is_err(), "{place}");
+            assert!(check(&[], Some(Path::new(place))).is_err(), "{place}");
         }
         for places in
             [["/run/stockade/a", "/run/stockade/a"], ["/run/stockade/a", "/run/stockade/a/b"], ["/run/stockade/a/b", "/run/stockade/a"]]
         {
-            assert!(check(&shown(&places)).is_err(), "{places:?}");
+            assert!(check(&shown(&places), None).is_err(), "{places:?}");
+            assert!(check(&shown(&places[..1]), Some(Path::new(places[1]))).is_err(), "{places:?}");
         }
         let many: Vec<String> = (0..=MOST_SHOWN).map(|at| format!("/run/stockade/{at}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(check(&shown(&many)).is_err());
-        assert!(check(&shown(&many[1..])).is_ok());
+        assert!(check(&shown(&many), None).is_err());
+        assert!(check(&shown(&many[1..]), None).is_ok());
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn a_jail_from_afar_is_a_jail() {
 /// A way out with these files, and egress's end of it.
 fn way_out(authorities: Option<PathBuf>, shown: Vec<Shown>) -> (WayOut, OwnedFd) {
     let (channel, egress) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    (WayOut { channel, proxy_port: 3128, ports: vec![443], authorities, java_authorities: None, shown, alarm: None }, egress)
+    (WayOut { channel, proxy_port: 3128, ports: vec![443], authorities, java_authorities: None, shown, agent: None, alarm: None }, egress)
 }
 
 #[test]
@@ -133,10 +133,12 @@ fn files_of_a_way_out_come_along() {
             Shown { file: settings, place: place.into(), use_: Use::Read },
             Shown { file: tool, place: docker.into(), use_: Use::Execute },
         ];
-        let (way_out, _egress) = way_out(None, shown);
+        let (mut way_out, _egress) = way_out(None, shown);
+        way_out.agent = Some("/run/stockade/agent".into());
         let wall = RemoteWall::new(launcher, BackendKind::Jail);
         let mut sandbox = start(&wall, &spec, &owned, Some(&way_out), &Cell::new(0)).unwrap();
-        assert_eq!(sh(&mut sandbox, &format!("cat {place}; {docker} version > /dev/null && echo ran")), "read\nran\n");
+        let script = format!("cat {place}; {docker} version > /dev/null && echo ran; test -S /run/stockade/agent && echo listens");
+        assert_eq!(sh(&mut sandbox, &script), "read\nran\nlistens\n");
         sandbox.destroy();
     });
 }

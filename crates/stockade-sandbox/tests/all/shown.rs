@@ -58,7 +58,8 @@ fn start(base: &Path, owned: &Owned, list: Option<&[&str]>, shown: Vec<Shown>) -
         path_dirs: Vec::new(),
     };
     let (channel, _egress) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    let way_out = WayOut { channel, proxy_port: 3128, ports: vec![443], authorities: None, java_authorities: None, shown, alarm: None };
+    let way_out =
+        WayOut { channel, proxy_port: 3128, ports: vec![443], authorities: None, java_authorities: None, shown, agent: None, alarm: None };
     let start = Start {
         spec: &spec,
         id: &owned.id,

@@ -51,6 +51,7 @@ fn pair() -> (OwnedFd, WayOut) {
             authorities: None,
             java_authorities: None,
             shown: Vec::new(),
+            agent: None,
             alarm: None,
         },
     )

@@ -167,6 +167,10 @@ fn restrict(plan: &Landlock) -> Result<landlock::RestrictionStatus, Box<dyn std:
     for path in plan.executable.iter().flatten() {
         rules = allow(rules, &path.0, AccessFs::Execute | AccessFs::ReadFile)?;
     }
+    // Kernels that know no such right keep nobody from connecting.
+    for path in &plan.connectable {
+        rules = allow(rules, &path.0, AccessFs::ResolveUnix)?;
+    }
     Ok(rules.restrict_self()?)
 }
 

@@ -144,6 +144,7 @@ pub(crate) fn complete(
     let Begun { mut steps, mut root } = begun;
     let sources = steps.run("sources", || mounts::Sources::open(&plan.items, fds))?;
     steps.run("root", || root.build(&plan.items, sources))?;
+    let agent = root.take_agent();
     let (scratch, _) = steps.run("seal", || root.seal())?;
     let exports = steps.run("export", || scratch.export(&plan.export))?;
     let probe = steps.run("probe directory", || scratch.directory(b"probe", 0o755))?;
@@ -154,8 +155,9 @@ pub(crate) fn complete(
     steps.run("detach", root::detach)?;
     steps.run("network", || confine::network(&place.network, &mut passed))?;
     let way = match &place.way_out {
+        // Nobody would serve whoever connects to an agent; dropped, its socket refuses.
         None => Way::Closed,
-        Some(plan) => Way::Open(steps.run("way out", || ways::open(plan, &mut passed))?),
+        Some(plan) => Way::Open(steps.run("way out", || ways::open(plan, agent, &mut passed))?),
     };
     steps.run("groups", || confine::groups(place.joins, &mut passed))?;
     steps.run("limits", || confine::rlimits(&place.rlimits))?;

@@ -38,7 +38,8 @@ impl Sources {
                 | Item::Redirect { .. }
                 | Item::Seed { .. }
                 | Item::Proc { .. }
-                | Item::Devices { .. } => {}
+                | Item::Devices { .. }
+                | Item::Agent { .. } => {}
             }
         }
         Ok(Self { trees })

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use stockade_wire::plan::{Access, Execution, Item, Source};
 
 use super::scratch::Scratch;
@@ -14,6 +15,8 @@ use super::{Doing, Trouble, devices, mounts, overlay, shown};
 
 /// Name of the new root's mount point on the scratch file system.
 const ROOT: &[u8] = b"root";
+/// Connections to the agent that may wait to be accepted.
+const AGENT_BACKLOG: i32 = 64;
 
 /// Which part of a root is built.
 #[derive(Clone, Copy)]
@@ -48,6 +51,8 @@ pub(crate) struct Builder<'a> {
     masks: Vec<(FileType, u32, OwnedFd)>,
     /// Numbers the names of helper files and directories.
     count: u32,
+    /// Listens at the agent's place.
+    agent: Option<OwnedFd>,
 }
 
 impl<'a> Builder<'a> {
@@ -62,13 +67,19 @@ impl<'a> Builder<'a> {
         };
         mounts::attach_named(tree.as_fd(), scratch.top(), ROOT).doing(|| "attaching the root".into())?;
         let root = NewRoot { top: scratch.existing(ROOT)? };
-        Ok(Self { part, masked: BTreeSet::new(), root, tree, scratch, sources: mounts::Sources::default(), masks: Vec::new(), count: 0 })
+        let (masked, sources) = (BTreeSet::new(), mounts::Sources::default());
+        Ok(Self { part, masked, root, tree, scratch, sources, masks: Vec::new(), count: 0, agent: None })
     }
 
     /// Adds these items, in order.
     pub(crate) fn build(&mut self, items: &[Item], sources: mounts::Sources) -> Result<(), Trouble> {
         self.sources = sources;
         items.iter().try_for_each(|item| self.item(item))
+    }
+
+    /// The agent's listener, where the root has one.
+    pub(crate) fn take_agent(&mut self) -> Option<OwnedFd> {
+        self.agent.take()
     }
 
     /// Nothing is added to the root itself from here on. Gives what it was built on, and the paths that are masked.
@@ -105,6 +116,11 @@ impl<'a> Builder<'a> {
                 mounts::attach(tree.as_fd(), onto.as_fd()).doing(|| format!("redirecting {}", shown(&path.0)))
             }
             Item::Seed { directory, name, contents, mode } => self.scratch.seed(&directory.0, &name.0, &contents.0, *mode).map(drop),
+            Item::Agent { path } if self.agent.is_some() => Err(Trouble::new(format!("{} is a second agent", shown(&path.0)))),
+            Item::Agent { path } => {
+                self.agent = Some(self.root.listener(&path.0)?);
+                Ok(())
+            }
             Item::Proc { path } => devices::proc(&self.root, &path.0),
             Item::Devices { path } => match self.part {
                 Part::Shared => devices::devices(&self.root, &path.0),
@@ -251,6 +267,19 @@ impl NewRoot {
             Ok(()) | Err(Errno::EXIST) => Ok((parent, name)),
             Err(errno) => Err(errno).doing(|| format!("making {}", shown(path))),
         }
+    }
+
+    /// A socket of the root itself that listens. It stays when the root is sealed, and only who built the root could make it.
+    fn listener(&self, path: &[u8]) -> Result<OwnedFd, Trouble> {
+        let what = || format!("listening at {}", shown(path));
+        let (parent, name) = self.parent(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).doing(what)?;
+        // There is no call to bind beneath a descriptor. This process has one thread, and goes to the new root before anything else asks where it is.
+        rustix::process::fchdir(&parent).doing(what)?;
+        bind(&socket, &SocketAddrUnix::new(name).doing(what)?).doing(what)?;
+        listen(&socket, AGENT_BACKLOG).doing(what)?;
+        Ok(socket)
     }
 
     /// Opens a path that is there, following no link.

@@ -2,7 +2,8 @@
 //! egress serves is listened on.
 //!
 //! Nothing leaves by this: loopback is the only interface and stays it. Ports that nobody listens on refuse, at every address. The listeners are
-//! bound before any program runs, and in a way that lets nobody bind the same ports beside them.
+//! bound before any program runs, and in a way that lets nobody bind the same ports beside them. The agent's socket is a part of the root and was made
+//! with it.
 
 use std::os::fd::OwnedFd;
 
@@ -29,8 +30,8 @@ const ATTRIBUTE: u16 = 8;
 /// The length of a message's header.
 const HEADER: usize = 16;
 
-/// Opens it; the channel is the first of the descriptors that are left.
-pub(crate) fn open(plan: &plan::WayOut, passed: &mut Vec<OwnedFd>) -> Result<WayOut, Trouble> {
+/// Opens it; the channel is the first of the descriptors that are left. The agent's listener was made with the root.
+pub(crate) fn open(plan: &plan::WayOut, agent: Option<OwnedFd>, passed: &mut Vec<OwnedFd>) -> Result<WayOut, Trouble> {
     if passed.is_empty() {
         return Err(Trouble::new("no channel was passed"));
     }
@@ -45,7 +46,7 @@ pub(crate) fn open(plan: &plan::WayOut, passed: &mut Vec<OwnedFd>) -> Result<Way
     let routes =
         socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).doing(|| "opening a socket for routes".into())?;
     let families = families(&routes)?;
-    let mut doors = Vec::new();
+    let mut doors: Vec<(OwnedFd, Leads)> = agent.into_iter().map(|socket| (socket, Leads::Agent)).collect();
     let mut names = Vec::new();
     for family in families {
         names.push(bound(family, SocketType::DGRAM, Reach::Loopback, DNS_PORT)?);

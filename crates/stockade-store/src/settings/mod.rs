@@ -23,6 +23,7 @@ mod read;
 mod rules;
 pub mod secrets;
 pub mod source;
+pub mod ssh;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use prices::Price;
 pub use providers::Provider;
 pub use secrets::{Cache, OnMisuse, Place, SecretSetting, SecretSource};
 pub use source::{Layer, Source, Sourced};
+pub use ssh::{Access, Ssh};
 pub use typed::{Accel, Backend, Caller, Durability, Endpoint, Witness};
 
 use crate::places::Places;

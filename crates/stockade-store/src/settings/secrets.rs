@@ -18,6 +18,7 @@ use stockade_core::secret::SecretName;
 
 use super::nearest::closest;
 use super::providers::Provider;
+use super::ssh::{self, Ssh};
 use super::value::{BadValue, describe, shorten};
 use stockade_core::host::HostPattern;
 
@@ -32,7 +33,7 @@ const MAX_TEXT: usize = 4096;
 /// Whole numbers are exact up to here.
 const MAX_COUNT: u64 = 1 << 53;
 /// What an entry may say whatever its source is.
-const COMMON: [&str; 12] = [
+const COMMON: [&str; 13] = [
     "source",
     "hosts",
     "places",
@@ -45,6 +46,7 @@ const COMMON: [&str; 12] = [
     "user",
     "authorities",
     "cache",
+    "ssh",
 ];
 /// What belongs to one source each.
 const OWN: [&str; 3] = ["variable", "path", "command"];
@@ -80,6 +82,8 @@ pub struct SecretSetting {
     pub authorities: Option<PathBuf>,
     /// For how many calls one value serves.
     pub cache: Cache,
+    /// What it may be used for over SSH.
+    pub ssh: Option<Ssh>,
 }
 
 /// For how many calls one value serves.
@@ -122,7 +126,16 @@ impl SecretSetting {
             user: None,
             authorities: None,
             cache: Cache::default(),
+            ssh: None,
         }
+    }
+
+    /// What it may be used for in git over SSH, or what to write first.
+    pub fn git_over_ssh(&self) -> Result<&Ssh, String> {
+        let ssh = self.ssh.as_ref().ok_or(
+            "the delivery `ssh` needs the field `ssh`: { \"hostKeys\": [\"ssh-ed25519 AAAA…\"], \"repositories\": [\"org/repository\"] }",
+        )?;
+        ssh.missing().map_or(Ok(ssh), |missing| Err(missing.to_owned()))
     }
 
     /// How it appears inside.
@@ -279,6 +292,9 @@ pub(super) fn entry_to_json(secret: &SecretSetting) -> Json {
     if let Some(cache) = secret.cache.word() {
         entry.insert("cache".to_owned(), cache.into());
     }
+    if let Some(ssh) = &secret.ssh {
+        entry.insert("ssh".to_owned(), ssh.to_json());
+    }
     let bounds = [
         ("maxUses", secret.max_uses),
         ("maxBytes", secret.max_bytes),
@@ -311,7 +327,7 @@ fn one(text: &str, entry: &Json) -> Result<SecretSetting, BadValue> {
         Some(Json::Number(number)) if number.as_u64().is_some_and(|n| (1..=MAX_COUNT).contains(&n)) => Ok(number.as_u64()),
         Some(other) => Err(problem(format!("`{name}.{field}` is {}; write a whole number from 1", describe(other)))),
     };
-    Ok(SecretSetting {
+    let secret = SecretSetting {
         source,
         hosts: hosts(&name, fields.get("hosts"))?,
         places: places(&name, fields.get("places"))?,
@@ -324,8 +340,13 @@ fn one(text: &str, entry: &Json) -> Result<SecretSetting, BadValue> {
         user: user(&name, fields.get("user"))?,
         authorities: authorities(&name, fields.get("authorities"))?,
         cache: cache(&name, fields.get("cache"))?,
+        ssh: ssh::read(&name, fields.get("ssh"))?,
         name,
-    })
+    };
+    if secret.delivery.contains(&Delivery::Ssh) {
+        secret.git_over_ssh().map_err(|why| problem(format!("`{}`: {why}", secret.name)))?;
+    }
+    Ok(secret)
 }
 
 /// A provider's entry: what is common to all is taken out, the rest is its own.
@@ -516,10 +537,16 @@ mod tests {
             "C": { "source": "file", "path": "/run/secrets/c", "maxSeconds": 60 },
             "D": { "source": "command", "command": ["gh", "auth", "token"], "hosts": ["api.github.com", "*.x.org:8443"], "maxUses": 5, "maxBytes": 9 },
             "E": { "source": "store", "places": ["query", "body"], "onMisuse": "end" },
+            "F": { "source": "store", "delivery": "ssh", "ssh": {
+                "hostKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"], "repositories": ["org/*"],
+            } },
         });
         let secrets = read(&written).unwrap();
         assert_eq!(to_json(&secrets), written);
-        assert_eq!(secrets.iter().map(|secret| secret.source.word()).collect::<Vec<_>>(), ["store", "env", "file", "command", "store"]);
+        assert_eq!(
+            secrets.iter().map(|secret| secret.source.word()).collect::<Vec<_>>(),
+            ["store", "env", "file", "command", "store", "store"]
+        );
         let own = read(&json!({ "B": { "source": "env" } })).unwrap();
         assert_eq!(own.first().map(|secret| &secret.source), Some(&SecretSource::Env { variable: "B".parse().unwrap() }));
     }
@@ -550,6 +577,9 @@ mod tests {
             (json!({ "source": "store", "maxUses": 0 }), "`T.maxUses` is the number 0"),
             (json!({ "source": "store", "maxBytes": 1.5 }), "`T.maxBytes`"),
             (json!({ "source": "store", "maxSeconds": "1h" }), "`T.maxSeconds`"),
+            (json!({ "source": "store", "delivery": "ssh" }), "needs the field `ssh`"),
+            (json!({ "source": "store", "delivery": ["variable", "ssh"], "ssh": {} }), "`ssh.hostKeys` is empty"),
+            (json!({ "source": "store", "ssh": { "push": 1 } }), "`T.ssh.push`"),
         ] {
             let Err(BadValue::Content { problem }) = read(&json!({ "T": entry })) else { panic!("{entry}") };
             assert!(problem.contains(says), "{entry}: {problem}");

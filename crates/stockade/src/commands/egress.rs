@@ -19,6 +19,7 @@ use stockade_broker::client::Lookup;
 use stockade_broker::{SecretName, hygiene};
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Login;
+use stockade_egress::agent;
 use stockade_egress::desk::{Desk, Entry, Kind};
 use stockade_egress::exchange::Exchange;
 use stockade_egress::process::{self, Task, Teller};
@@ -77,7 +78,7 @@ fn serve(owner: &UnixStream) -> Result<(), Failure> {
 }
 
 fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>, owner: &UnixStream) -> Result<Task, Failure> {
-    let Order { sandbox, reach, secrets, authority, logins: places, pass, desk, trust, .. } = order;
+    let Order { sandbox, reach, secrets, authority, logins: places, pass, desk, agent, trust, .. } = order;
     if secrets.len() != reach.secrets.len() {
         return Err(Failure::new(STEP, "not every secret has a placeholder"));
     }
@@ -93,6 +94,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
     let exchanges: Vec<Exchange> = reach.logins.iter().map(exchange).collect();
     let mut rules = Rules::of_reach(&reach);
     rules.exchanges = exchanges;
+    rules.agent = agent.into_iter().map(|key| agent::Entry { binding: key.secret, host_keys: key.host_keys, user: key.user }).collect();
     for one in &trust {
         let certificates = certificates(&one.certificates)?;
         rules.trust.extend(one.hosts.iter().map(|host| (host.clone(), certificates.clone())));

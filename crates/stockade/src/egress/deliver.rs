@@ -14,6 +14,7 @@ mod git;
 mod kubernetes;
 mod lay;
 mod packages;
+mod ssh_agent;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -27,6 +28,7 @@ use stockade_sandbox::wayout::PLACE;
 
 use crate::failure::Failure;
 pub(crate) use lay::lay_out;
+pub(crate) use ssh_agent::{AgentKey, Logins};
 
 /// Where the desk is, for the tool.
 const DESK: &str = "STOCKADE_DESK";
@@ -53,6 +55,8 @@ pub(crate) struct Given {
     pub(crate) kubernetes: Option<Cluster>,
     /// What Google's metadata server says of it.
     pub(crate) gcp: Option<Account>,
+    /// Where, and as whom, it is logged in with over SSH.
+    pub(crate) logins: Option<Logins>,
 }
 
 /// A cluster.
@@ -101,6 +105,10 @@ pub(crate) struct Delivered {
     pub(crate) programs: Vec<PathBuf>,
     /// What the desk answers for: the position in what was given, and as what.
     pub(crate) desk: Vec<(usize, DeskKind)>,
+    /// Where programs find the agent of SSH.
+    pub(crate) agent: Option<PathBuf>,
+    /// What the agent signs with.
+    pub(crate) agent_keys: Vec<AgentKey>,
 }
 
 /// Where the sandbox's own proxy is, and what opens the desk there.
@@ -131,6 +139,7 @@ pub(crate) fn deliver(given: &[Given], counter: Counter<'_>) -> Result<Delivered
                 Delivery::Pip => making.pip(one)?,
                 Delivery::Cargo => making.cargo(one)?,
                 Delivery::Ssh => return Err(refused(one, "`ssh` is not in this version")),
+                Delivery::SshAgent => making.ssh_agent(at, one)?,
             }
         }
     }

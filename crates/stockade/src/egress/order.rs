@@ -16,11 +16,11 @@ use stockade_core::id::SandboxId;
 use stockade_core::reach::Reach;
 use stockade_sandbox::letter;
 
-use super::deliver::DeskKind;
+use super::deliver::{AgentKey, DeskKind};
 use super::login;
 
 /// Another version is another program: the owner executes its own.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// The longest word.
 const MAX_BYTES: u32 = 4 << 20;
 
@@ -49,6 +49,9 @@ pub(crate) struct Order {
     /// What programs inside may ask for.
     #[serde(default)]
     pub(crate) desk: Option<Desk>,
+    /// What the agent of SSH signs with.
+    #[serde(default)]
+    pub(crate) agent: Vec<AgentKey>,
     /// Authorities that some hosts' certificates may be of besides the machine's.
     #[serde(default)]
     pub(crate) trust: Vec<Trust>,
@@ -205,6 +208,7 @@ mod tests {
             logins: Vec::new(),
             pass: Some([7; 16]),
             desk: Some(Desk { token: "t".repeat(32), entries: vec![(0, DeskKind::Kubernetes)] }),
+            agent: vec![AgentKey { secret: 0, host_keys: vec![vec![7]], user: "git".into() }],
             trust: vec![Trust { hosts: vec![HostPattern::parse("k.example:6443").unwrap()], certificates: "c".into() }],
         };
         send(&owner, &order, &[owner.as_fd(), egress.as_fd()]).unwrap();

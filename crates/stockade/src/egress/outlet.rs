@@ -29,7 +29,7 @@ use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::{OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings};
 
-use super::deliver::{self, Account, Cluster, Counter, Delivered, Given};
+use super::deliver::{self, Account, Cluster, Counter, Delivered, Given, Logins};
 use super::order::{self, Form, Misuse, Order, Part, Substitute, Trust, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
@@ -192,6 +192,7 @@ impl<'a> Outlet<'a> {
             logins: self.reach.logins.iter().map(login::Places::from).collect(),
             pass: lookup.and_then(|(_, pass)| pass),
             desk: (!delivered.desk.is_empty()).then(|| order::Desk { token: token.clone(), entries: delivered.desk.clone() }),
+            agent: delivered.agent_keys.clone(),
             trust: trust(bound, &settings)?,
         };
         let failed = |error: std::io::Error| Failure::new("login", format!("opening its file: {error}"));
@@ -221,6 +222,7 @@ impl<'a> Outlet<'a> {
             authorities: Some(trusted.pem),
             java_authorities: trusted.java,
             shown,
+            agent: delivered.agent,
             alarm: Some(alarm),
         };
         Ok(Opened { way_out, environment, path_prefix: delivered.path_prefix })
@@ -453,6 +455,9 @@ fn given(secret: &SecretUse, bound: &Bound, settings: &[SecretSetting]) -> Given
         user: setting.and_then(|setting| setting.user.clone()),
         kubernetes: cluster,
         gcp: Some(account),
+        logins: setting
+            .and_then(|setting| setting.ssh.as_ref())
+            .map(|ssh| Logins { host_keys: ssh.host_keys.clone(), user: ssh.user.clone() }),
     }
 }
 

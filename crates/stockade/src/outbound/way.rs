@@ -186,6 +186,7 @@ fn egress(
         logins: Vec::new(),
         pass: None,
         desk: None,
+        agent: Vec::new(),
         trust: Vec::new(),
     };
     let [newer, older] = record.files();
@@ -208,6 +209,7 @@ fn egress(
         authorities: None,
         java_authorities: None,
         shown: Vec::new(),
+        agent: None,
         alarm: Some(alarm),
     };
     Ok((role, out))

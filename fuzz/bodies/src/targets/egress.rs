@@ -1,10 +1,14 @@
-//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts; and the search for
-//! placeholders and values, however the bytes are cut.
+//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts, messages to the agent of SSH; and the
+//! search for placeholders and values, however the bytes are cut.
 
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use stockade_core::host::{HostName, HostPattern};
+use stockade_egress::agent::login::Login;
+use stockade_egress::agent::message::{Bind, Request};
+use stockade_egress::agent::policy::{self, Bound};
+use stockade_egress::agent::wire::push_string;
 use stockade_egress::aws::sigv4::Claim;
 use stockade_egress::desk::tools;
 use stockade_egress::dns::{self, Known};
@@ -26,7 +30,7 @@ const PLACEHOLDER: &[u8] = b"ghp_fakefakefakefake0fake0012345";
 /// The first byte says what the rest is.
 pub fn body(data: &[u8]) {
     let mut input = Input(data);
-    match input.byte() % 11 {
+    match input.byte() % 12 {
         0 => heads(input),
         1 => drop(hello::read(input.0)),
         2 => socks5(input.0),
@@ -37,7 +41,40 @@ pub fn body(data: &[u8]) {
         7 => opening(input.0),
         8 => metered(input),
         9 => signed(&String::from_utf8_lossy(input.0)),
+        11 => agent(input.0),
         _ => asked(input.0),
+    }
+}
+
+/// A message to the agent that is read is the whole of what was said, and what is not a login in the session is never taken for one.
+fn agent(message: &[u8]) {
+    const SESSION: &[u8] = b"the hash of a key exchange......";
+    let written = |kind: u8, strings: &[&[u8]], rest: &[u8]| {
+        let mut bytes = vec![kind];
+        strings.iter().for_each(|string| push_string(&mut bytes, string));
+        [bytes.as_slice(), rest].concat()
+    };
+    match Request::parse(message) {
+        None => {}
+        Some(Request::Identities) => assert_eq!(message, [11]),
+        Some(Request::Other(kind)) => assert_eq!(message.first(), Some(&kind)),
+        Some(Request::Bind(bind)) => {
+            let Bind { host_key, session, signature, is_forwarding } = bind;
+            let strings = [&b"session-bind@openssh.com"[..], host_key, session, signature];
+            assert_eq!(message, written(27, &strings, &[u8::from(is_forwarding)]));
+            // Nobody has made a signature here.
+            assert!(policy::bind(&bind).is_err());
+        }
+        Some(Request::Sign(sign)) => {
+            assert!(
+                message.starts_with(&written(13, &[sign.key, sign.data], &[])) && message.len() == 13 + sign.key.len() + sign.data.len()
+            );
+            let bound = Bound { host_key: b"host".to_vec(), session: SESSION.to_vec() };
+            if let Ok(login) = policy::login(&bound, sign.key, sign.data) {
+                assert_eq!(Login::parse(sign.data), Some(login));
+                assert!(sign.data.get(4..).is_some_and(|rest| rest.starts_with(SESSION)) && login.key == sign.key);
+            }
+        }
     }
 }
 
@@ -242,6 +279,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(10, b"https://index.docker.io/v1/"),
         seed(10, br#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{}}"#),
         seed(10, b"action=get"),
+        seed(11, &[11]),
+        seed(11, b"\x1b\x00\x00\x00\x18session-bind@openssh.com\x00\x00\x00\x04host\x00\x00\x00\x01s\x00\x00\x00\x01x\x00"),
+        seed(11, b"\x0d\x00\x00\x00\x0f\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x6e\x00\x00\x00\x20the hash of a key exchange......\x32\x00\x00\x00\x03git\x00\x00\x00\x0essh-connection\x00\x00\x00\x09publickey\x01\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x0f\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x00"),
         seed(3, question),
         seed(4, b"xn--bcher-kva.example"),
         seed(4, b"/a/b%20c/d"),
@@ -249,6 +289,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(6, &[5, b'x', 1, 3, 9, 1, b'y', 1]),
         seed(7, &Opening::Transparent("198.18.0.1:443".parse().expect("an address")).bytes()),
         seed(7, &Opening::Proxy.bytes()),
+        seed(7, &Opening::Agent.bytes()),
         seed(8, b"\x00\x05{\"model\":\"m-1\",\"usage\":{\"input_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":3},\"output_tokens\":2}}"),
         seed(8, b"\x01\x03event: x\ndata: {\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":1}}}\n\ndata: {\"usage\":{\"output_tokens\":2}}\n\n"),
     ]

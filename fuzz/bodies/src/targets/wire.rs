@@ -188,6 +188,7 @@ fn plan() -> JailPlan {
             Item::Proc { path: "/proc".into() },
             Item::Devices { path: "/dev".into() },
             Item::Seed { directory: "home".into(), name: ".x".into(), contents: "y".into(), mode: 0o600 },
+            Item::Agent { path: "/run/a".into() },
             Item::Bind {
                 source: Source::Passed { index: 0 },
                 target: "/p".into(),
@@ -196,7 +197,11 @@ fn plan() -> JailPlan {
             },
         ],
         export: vec!["layer".into()],
-        landlock: Landlock { writable: vec!["/w".into()], executable: Some(vec!["/usr/bin/true".into()]) },
+        landlock: Landlock {
+            writable: vec!["/w".into()],
+            executable: Some(vec!["/usr/bin/true".into()]),
+            connectable: vec!["/run/a".into()],
+        },
         landlock_layer: Layer::Required {},
         seccomp_layer: Layer::Wanted {},
         no_memory_files: true,

@@ -269,6 +269,7 @@ fn plan_of(
         names: if start.way_out.is_some() { Names::ThroughEgress } else { Names::AsOutside },
         authorities: &authorities,
         shown: start.way_out.map(|way_out| way_out.shown.as_slice()).unwrap_or_default(),
+        agent: start.way_out.and_then(|way_out| way_out.agent.as_deref()),
     };
     Ok(plan::build(&inputs, open)?)
 }

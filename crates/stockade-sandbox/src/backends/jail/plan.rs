@@ -103,6 +103,8 @@ pub struct Inputs<'a> {
     pub authorities: &'a [(&'a Path, PathBuf)],
     /// Further files of the way out, at places of our own.
     pub shown: &'a [Shown],
+    /// Where programs find the agent of SSH, if there is one for them.
+    pub agent: Option<&'a Path>,
 }
 
 /// A plan that cannot be made.
@@ -136,6 +138,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     builder.guarded(open)?;
     builder.authorities(open)?;
     builder.shown(open)?;
+    builder.agent()?;
     builder.hide();
     builder.executables(open)?;
     builder.kernel(open)?;
@@ -149,7 +152,7 @@ pub fn build(inputs: &Inputs<'_>, open: &mut Open<'_>) -> Result<JailPlan, PlanE
     Ok(JailPlan {
         items,
         export: exports,
-        landlock: Landlock { writable, executable },
+        landlock: Landlock { writable, executable, connectable: inputs.agent.map(bytes).into_iter().collect() },
         landlock_layer: layer(Demand::Files),
         seccomp_layer: layer(Demand::Syscalls),
         no_memory_files: inputs.executables.is_some(),
@@ -434,12 +437,7 @@ impl<'a> Builder<'a, '_> {
         if self.inputs.shown.is_empty() {
             return Ok(());
         }
-        // Their places would be made in it.
-        let spec = self.inputs.spec;
-        let mut given = spec.mounts.iter().map(|mount| mount.guest.as_path()).chain([spec.workspace.path.as_path(), spec.home.as_path()]);
-        if let Some(path) = given.find(|path| path.starts_with(REDIRECTS)) {
-            return Err(PlanError::Covers(shown(path)));
-        }
+        self.refuse_covered()?;
         for Shown { file, place, use_ } in self.inputs.shown {
             let source = open(file, Ownership::Read)?;
             let execution = match use_ {
@@ -449,6 +447,21 @@ impl<'a> Builder<'a, '_> {
             self.items.push(Item::Bind { source, target: bytes(place), access: Access::ReadOnly {}, execution });
         }
         Ok(())
+    }
+
+    /// The agent's socket: the guest listens at it, and nothing of the host is behind it but egress.
+    fn agent(&mut self) -> Result<(), PlanError> {
+        let Some(place) = self.inputs.agent else { return Ok(()) };
+        self.refuse_covered()?;
+        self.items.push(Item::Agent { path: bytes(place) });
+        Ok(())
+    }
+
+    /// Places of our own would be made in what a person gave.
+    fn refuse_covered(&self) -> Result<(), PlanError> {
+        let spec = self.inputs.spec;
+        let mut given = spec.mounts.iter().map(|mount| mount.guest.as_path()).chain([spec.workspace.path.as_path(), spec.home.as_path()]);
+        given.find(|path| path.starts_with(REDIRECTS)).map_or(Ok(()), |path| Err(PlanError::Covers(shown(path))))
     }
 
     fn hide(&mut self) {
@@ -588,14 +601,14 @@ mod tests {
         names: Names,
         open: &mut Open<'_>,
     ) -> Result<JailPlan, PlanError> {
-        plan_showing(spec, guarded, executables, (names, &[]), open)
+        plan_showing(spec, guarded, executables, (names, &[], None), open)
     }
 
     fn plan_showing(
         spec: &SandboxSpec,
         guarded: &[Entry],
         executables: Option<&[PathBuf]>,
-        (names, shown): (Names, &[Shown]),
+        (names, shown, agent): (Names, &[Shown], Option<&Path>),
         open: &mut Open<'_>,
     ) -> Result<JailPlan, PlanError> {
         let (view, files) = (view(), BTreeSet::new());
@@ -613,6 +626,7 @@ mod tests {
             names,
             authorities: &[],
             shown,
+            agent,
         };
         build(&inputs, open)
     }
@@ -635,7 +649,8 @@ mod tests {
                 | Item::Mask { .. }
                 | Item::Seed { .. }
                 | Item::Proc { .. }
-                | Item::Devices { .. } => None,
+                | Item::Devices { .. }
+                | Item::Agent { .. } => None,
             })
             .collect()
     }
@@ -662,6 +677,7 @@ mod tests {
         assert_eq!(writable, ["/tmp", "/home/a", "/var/tmp", "/home/a/work", "/home/a/.cargo/registry", "/dev/shm"]);
         assert_eq!(rlimits(&spec(MountMode::Overlay), 101), [(Resource::CoreSize {}, 1), (Resource::Processes {}, 101)]);
         assert_eq!((plan.landlock_layer, plan.seccomp_layer, plan.landlock.executable), (Layer::Required {}, Layer::Required {}, None));
+        assert!(plan.landlock.connectable.is_empty() && !plan.items.iter().any(|item| matches!(item, Item::Agent { .. })), "no agent");
     }
 
     #[test]
@@ -741,8 +757,9 @@ mod tests {
     fn files_of_the_way_out_are_read_and_programs_of_it_run_whatever_the_list_says() {
         let one = |place: &str, use_| Shown { file: "/state/x/f".into(), place: place.into(), use_ };
         let files = [one("/run/stockade/c", Use::Read), one("/run/stockade/bin/p", Use::Execute)];
+        let agent = Some(Path::new("/run/stockade/agent"));
         let with = |spec: &SandboxSpec, list: Option<&[PathBuf]>| {
-            plan_showing(spec, &[], list, (Names::ThroughEgress, &files), &mut |path, _| {
+            plan_showing(spec, &[], list, (Names::ThroughEgress, &files, agent), &mut |path, _| {
                 Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 })
             })
         };
@@ -760,10 +777,15 @@ mod tests {
             }
             let executable = list.map(|_| vec!["/usr/bin/ls".into(), "/run/stockade/bin/p".into()]);
             assert_eq!(plan.landlock.executable, executable);
+            assert!(plan.items.contains(&Item::Agent { path: "/run/stockade/agent".into() }), "{:?}", plan.items);
+            assert_eq!(plan.landlock.connectable, ["/run/stockade/agent".into()]);
         }
         let mut covered = spec(MountMode::Overlay);
         covered.mounts.push(Mount { host: safe("/data"), guest: safe("/run/stockade/bin"), mode: MountMode::Rw });
         assert!(matches!(with(&covered, None), Err(PlanError::Covers(_))));
+        let open = &mut |path: &Path, _| Ok(Source::Host { path: bytes(path), dev: 0, ino: 0 });
+        let covered = plan_showing(&covered, &[], None, (Names::ThroughEgress, &[], agent), open);
+        assert!(matches!(covered, Err(PlanError::Covers(_))), "an agent's place, too");
     }
 
     #[test]

@@ -36,12 +36,15 @@ pub(super) fn split<'a>(items: impl IntoIterator<Item = &'a Item>) -> Result<Spl
             | Item::Mask { path, .. }
             | Item::Redirect { path, .. }
             | Item::Proc { path }
-            | Item::Devices { path } => path,
+            | Item::Devices { path }
+            | Item::Agent { path } => path,
             Item::Bind { target, .. } | Item::Overlay { target, .. } => target,
         };
         let beneath = places.iter().any(|place| is_beneath(target, place));
         let around = places.iter().any(|place| is_beneath(place, target));
         match item {
+            // Each would listen at one of its own, in a root that nothing can be added to; nobody plans one, for clones have no way out.
+            Item::Agent { .. } => return Err(target.clone()),
             Item::Bind { source: Source::Scratch { .. }, .. } | Item::Overlay { .. } | Item::Proc { .. } | Item::Devices { .. } => {
                 if !beneath {
                     // The template makes the place: nothing can be added to what clones share.
@@ -86,6 +89,7 @@ impl Split {
             | Item::Redirect { .. }
             | Item::Proc { .. }
             | Item::Devices { .. }
+            | Item::Agent { .. }
             | Item::Seed { .. } => {}
         }
         self.own.push(item);

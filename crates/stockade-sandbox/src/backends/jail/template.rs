@@ -234,6 +234,7 @@ fn hidden(item: &Item) -> Option<&Path> {
         | Item::Overlay { .. }
         | Item::Proc { .. }
         | Item::Devices { .. }
+        | Item::Agent { .. }
         | Item::Seed { .. } => None,
     }
 }

@@ -15,6 +15,7 @@ fn given(name: &str, hosts: &[&str], deliveries: &[Delivery]) -> Given {
         user: None,
         kubernetes: None,
         gcp: None,
+        logins: None,
     }
 }
 
@@ -248,4 +249,33 @@ fn one_secret_may_appear_in_several_ways() {
     assert_eq!(delivered.programs, tools.map(PathBuf::from));
     assert_eq!(delivered.desk.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0]);
     assert!(delivered.environment.contains(&("A".to_owned(), "placeholder-of-A".into())));
+}
+
+#[test]
+fn several_keys_have_one_agent_and_none_is_for_a_host_unseen() {
+    let logins = |user: &str| Some(Logins { host_keys: vec!["ssh-ed25519 AQID".into()], user: user.into() });
+    let mut keys = [given("K", &["forge.example:22"], &[Delivery::SshAgent]), given("L", &["127.0.0.1:2222"], &[Delivery::SshAgent])];
+    keys[0].logins = logins("git");
+    keys[1].logins = logins("deploy");
+    let key = |secret, user: &str| AgentKey { secret, host_keys: vec![vec![1, 2, 3]], user: user.into() };
+    assert_eq!(
+        of(&keys),
+        Delivered {
+            environment: variables(&[("SSH_AUTH_SOCK", "/run/stockade/ssh-agent")]),
+            agent: Some("/run/stockade/ssh-agent".into()),
+            agent_keys: vec![key(0, "git"), key(1, "deploy")],
+            ..Delivered::default()
+        }
+    );
+    assert!(of(&[given("A", &["a.example"], &[Delivery::Variable])]).agent.is_none());
+    let refused = |hosts: &[&str], deliveries: &[Delivery], logins: Option<Logins>| {
+        let mut one = given("K", hosts, deliveries);
+        one.logins = logins;
+        refusal(&[one])
+    };
+    assert!(refused(&["forge.example"], &[Delivery::SshAgent], logins("git")).contains("with a port"));
+    assert!(refused(&["forge.example:22"], &[Delivery::Variable, Delivery::SshAgent], logins("git")).contains("no other delivery"));
+    assert!(refused(&["forge.example:22"], &[Delivery::SshAgent], None).contains("ssh.hostKeys"));
+    let nobody = Some(Logins { host_keys: Vec::new(), user: "git".into() });
+    assert!(refused(&["forge.example:22"], &[Delivery::SshAgent], nobody).contains("ssh.hostKeys"));
 }
