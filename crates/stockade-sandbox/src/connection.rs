@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -68,6 +69,23 @@ pub enum Haste {
     Somebody,
     /// Nobody yet: whoever else wants the processor has it.
     Nobody,
+}
+
+/// The one of this process that looks again and again.
+struct Eager;
+
+static IS_ANYBODY_EAGER: AtomicBool = AtomicBool::new(false);
+
+impl Eager {
+    fn begin() -> Option<Self> {
+        (!IS_ANYBODY_EAGER.swap(true, Ordering::Relaxed)).then_some(Self)
+    }
+}
+
+impl Drop for Eager {
+    fn drop(&mut self) {
+        IS_ANYBODY_EAGER.store(false, Ordering::Relaxed);
+    }
 }
 
 /// One end of a stream of frames.
@@ -162,16 +180,19 @@ impl Connection {
     }
 
     /// Waits for bytes. What is expected soon, and waited for, is looked for again and again first, and whoever else wants the processor has it in
-    /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine.
+    /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine. One at a time does so: where many
+    /// wait there is enough to do, and no processor sleeps.
     fn wait(&self, timeout: &Timespec) -> Result<usize, Errno> {
+        let eager = (self.haste == Haste::Somebody).then(Eager::begin).flatten();
         let begun = Instant::now();
-        while self.haste == Haste::Somebody && begun.elapsed() < EAGER {
+        while eager.is_some() && begun.elapsed() < EAGER {
             let mut wait = [PollFd::new(&self.stream, PollFlags::IN)];
             if rustix::event::poll(&mut wait, Some(&Timespec::default()))? > 0 {
                 return Ok(1);
             }
             rustix::thread::sched_yield();
         }
+        drop(eager);
         rustix::event::poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(timeout))
     }
 

@@ -102,6 +102,8 @@ struct Shared {
     programs: PathBuf,
     /// The jails' template and its directory; only `None` while both are removed.
     jails: Option<(JailTemplate, Owned)>,
+    /// How many are made at once.
+    most_at_once: usize,
     stock: Mutex<Stock>,
     /// Something in the stock changed.
     changed: Condvar,
@@ -111,13 +113,21 @@ struct Shared {
 struct Stock {
     ready: VecDeque<Standing>,
     used: Vec<Standing>,
-    /// The maker is at one.
+    /// How many are being made, by the maker and by callers.
     making: usize,
     /// Callers that wait for it.
     waiting: usize,
     /// Until then the maker rests, unless the stock is empty.
     rest: Option<Instant>,
     phase: Phase,
+}
+
+/// What comes of asking for a jail.
+enum Next {
+    /// One that waited.
+    Ready(Box<Standing>),
+    /// The caller makes one.
+    Make,
 }
 
 /// What the template's threads do.
@@ -146,7 +156,9 @@ impl Template {
                 return Err(error.into());
             }
         };
-        let shared = Shared { recipe, sandboxes, programs, jails: Some((jails, owned)), stock: Mutex::default(), changed: Condvar::new() };
+        let most_at_once = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let (stock, changed) = (Mutex::default(), Condvar::new());
+        let shared = Shared { recipe, sandboxes, programs, jails: Some((jails, owned)), most_at_once, stock, changed };
         let first = shared.make(Haste::Somebody)?;
         shared.lock().ready.push_back(first);
         let mut template = Self { shared: Arc::new(shared), threads: Vec::new() };
@@ -161,8 +173,14 @@ impl Template {
     /// A fresh jail: one that waits, else one that is made now.
     pub fn take(&self) -> Result<Taken, TemplateError> {
         let standing = match self.shared.next() {
-            Some(standing) => standing,
-            None => self.shared.make(Haste::Somebody)?,
+            Next::Ready(standing) => *standing,
+            Next::Make => {
+                let made = self.shared.make(Haste::Somebody);
+                self.shared.lock().making -= 1;
+                // Whoever waits may begin one now.
+                self.shared.changed.notify_all();
+                made?
+            }
         };
         let id = standing.owned.id.clone();
         Ok(Taken { standing: Some(standing), id, shared: Arc::clone(&self.shared) })
@@ -210,7 +228,15 @@ impl Taken {
 }
 
 /// Keeps a template, though nobody takes jails from it any more.
-pub(crate) struct Keep(#[expect(dead_code, reason = "held, not read")] Arc<Shared>);
+pub(crate) struct Keep(Arc<Shared>);
+
+impl Keep {
+    /// The jail is not needed any more: now is the time to make its successor.
+    pub(crate) fn give_back(&self) {
+        self.0.lock().rest = None;
+        self.0.changed.notify_all();
+    }
+}
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Stock> {
@@ -221,26 +247,27 @@ impl Shared {
         self.changed.wait(stock).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next of the stock; `None` when the caller had better make one itself.
-    fn next(&self) -> Option<Standing> {
+    /// The next of the stock, unless the caller had better make one itself. That counts as under way from here on.
+    fn next(&self) -> Next {
         let mut stock = self.lock();
         loop {
             while let Some(standing) = stock.ready.pop_front() {
                 if standing.sandbox.is_running() {
                     stock.rest = Some(Instant::now() + AFTER_TAKING);
                     self.changed.notify_all();
-                    return Some(standing);
+                    return Next::Ready(Box::new(standing));
                 }
                 // Somebody outside ended it.
                 stock.used.push(standing);
             }
-            // One that is under way is there sooner than one that is begun now.
-            if stock.making <= stock.waiting {
+            // One that is under way is there sooner than one that is begun now; and more at once than there are processors only slow each other down.
+            if stock.making <= stock.waiting && stock.making < self.most_at_once {
                 if stock.phase == Phase::Failing {
                     stock.phase = Phase::Filling;
                 }
+                stock.making += 1;
                 self.changed.notify_all();
-                return None;
+                return Next::Make;
             }
             stock.waiting += 1;
             stock = self.wait(stock);
@@ -254,7 +281,7 @@ impl Shared {
         loop {
             match stock.phase {
                 Phase::Closing => return,
-                Phase::Filling if stock.ready.len() < self.recipe.stock.get() => {
+                Phase::Filling if stock.ready.len() < self.recipe.stock.get() && stock.making < self.most_at_once => {
                     let rest = stock.rest.filter(|_| !stock.ready.is_empty());
                     if let Some(left) = rest.and_then(|until| until.checked_duration_since(Instant::now())) {
                         stock = self.changed.wait_timeout(stock, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -73,9 +73,12 @@ impl Context {
 
     /// All packs that verify.
     #[cfg(wall)]
-    pub(crate) fn packs(&self) -> Result<Packs, Failure> {
+    pub(crate) fn packs(&self) -> Result<Arc<Packs>, Failure> {
         let places = self.places()?;
-        let loaded = self.standing.as_ref().map_or_else(|| Packs::load(places), |standing| Packs::load_with(places, &standing.packs));
+        let loaded = match &self.standing {
+            Some(standing) => Packs::load_with(places, &standing.packs),
+            None => Packs::load(places).map(Arc::new),
+        };
         loaded.map_err(|error| crate::commands::pack::failure(&error))
     }
 

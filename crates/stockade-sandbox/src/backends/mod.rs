@@ -129,6 +129,10 @@ pub trait Running: Send {
     fn freeze(&mut self, frozen: crate::limits::Frozen) -> Result<(), BackendError>;
     /// Hands out descriptors of directories that outlive the sandbox (an upper layer in memory), by name.
     fn take_exports(&mut self) -> Vec<(String, OwnedFd)>;
+    /// Files of the kernel, open to read: as long as none of them says anything else, no limit was hit. None where there is more to look at.
+    fn counters(&self) -> Vec<OwnedFd> {
+        Vec::new()
+    }
     /// The guest's process outside; its end is the sandbox's end.
     fn process(&self) -> &OwnedFd;
     /// Lets go of what was only needed for the start. A sandbox that soon ends need not.

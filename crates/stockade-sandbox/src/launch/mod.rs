@@ -4,9 +4,10 @@
 //!  gateway (confined, mounts nothing)                 launcher (pool of templates)
 //!    makes a pair of sockets ─ one of them ─────────▶ a thread of its own
 //!    Ready ─────────────────────────────────────────▶ a fresh jail of that specification, from a template
+//!    or Again, before it is certain that one is wanted ▶ the same by its digest, where such a template stands
 //!    or Start, with the way out's descriptors ──────▶ a jail from nothing, in a directory that the gateway owns
 //!      ◀─ Given, with stream, process, exports ───────  (and the directory's lock, where the launcher made it)
-//!    Look ──────────────────────────────────────────▶ limits, as the kernel counts
+//!    Look, unless the kernel's counts say enough ───▶ limits, and what nobody counts
 //!      ◀───────────────────────── which one was hit ─
 //!    end of it ─────────────────────────────────────▶ killed, groups removed, closed
 //! ```
@@ -36,6 +37,8 @@ use crate::wayout::Use;
 enum Wish<W, O> {
     /// A jail that stands ready, or will from now on.
     Ready(W),
+    /// One like another that was wanted before, by the digest of what was wanted.
+    Again([u8; 32]),
     /// One from nothing.
     Start(O),
     /// A connection to the supervisor of a sandbox that stays, which speaks with nobody of another user namespace.
@@ -92,12 +95,14 @@ impl Want {
     }
 }
 
-/// What the launcher answers. With a jail come its stream, its process, the lock of a directory that the launcher made, and what it exports, in this
-/// order.
+/// What the launcher answers. With a jail come its stream, its process, the lock of a directory that the launcher made, what it exports, and files that
+/// count limits, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum Word {
     Given(Box<Given>),
+    /// Nothing of that digest stands ready.
+    NoneStands,
     /// A connection comes along.
     Reached,
     Refused {
@@ -118,6 +123,8 @@ struct Given {
     notes: Vec<String>,
     environment: Vec<(String, OsString)>,
     exports: Vec<String>,
+    /// How many files come along that count limits that were met.
+    counters: usize,
     hold: Hold,
 }
 

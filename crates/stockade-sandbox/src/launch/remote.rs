@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stockade_core::demand::{Demand, Enforcement};
 use stockade_core::id::SandboxId;
@@ -16,18 +16,33 @@ use crate::backends::{Backend, BackendError, Running, Start, jail};
 use crate::connection::{Connection, Passing};
 use crate::drive::Watch;
 use crate::letter;
-use crate::limits::Frozen;
+use crate::limits::{Counters, Frozen};
 use crate::sandbox::Sandbox;
 use crate::state::{Owned, Sandboxes};
 use crate::wayout::WayOut;
 
 /// How long a jail that stands ready may take, the first of its kind included, and an answer about one that was given.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long ago a jail may have been looked at that was asked for ahead: no longer than it takes to decide about a call that nobody is asked about.
+const FRESH: Duration = Duration::from_millis(50);
+/// Which of the descriptors of a jail that stands ready is the lock of its directory.
+const LOCK: usize = 2;
 
 /// A launcher that runs.
 #[derive(Debug)]
 pub struct Launcher {
     connection: UnixStream,
+    state: PathBuf,
+}
+
+/// A jail that was asked for before it is certain that one is wanted: the launcher looks whether it shows the host as it is while the caller still
+/// decides. One that is not used goes with the value.
+#[derive(Debug)]
+pub struct Ahead {
+    /// Only `None` when it was taken.
+    session: Option<UnixStream>,
+    kind: [u8; 32],
+    since: Instant,
     state: PathBuf,
 }
 
@@ -55,13 +70,15 @@ impl Launcher {
     pub fn take(&self, want: &Want) -> Result<Ready, LaunchError> {
         let session = self.begin(&Wish::Ready(want), &[])?;
         session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
-        let (given, mut descriptors) = answer(&session)?;
-        if descriptors.len() < 3 {
-            return Err(LaunchError::OutOfTurn);
-        }
-        let owned = Sandboxes::open(&self.state)?.adopt(&given.id, descriptors.remove(2));
-        let running = Lent::of(session, given, descriptors)?;
-        Ok(Ready { owned, sandbox: Sandbox::around(Box::new(running), BackendKind::Jail, &want.spec)? })
+        let (given, descriptors) = answer(&session)?;
+        Ready::of(session, given, descriptors, &self.state, want)
+    }
+
+    /// Asks for a jail of the kind that has this digest; whether it is the right one is seen when it is taken.
+    pub fn ask_ahead(&self, kind: [u8; 32]) -> Result<Ahead, LaunchError> {
+        let session = self.begin(&Wish::Again(kind), &[])?;
+        session.set_read_timeout(Some(PATIENCE)).map_err(LaunchError::Speak)?;
+        Ok(Ahead { session: Some(session), kind, since: Instant::now(), state: self.state.clone() })
     }
 
     /// A jail from nothing, in a directory of the caller's own.
@@ -101,7 +118,7 @@ impl Launcher {
         match letter::receive::<Word>(&session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
             (Word::Reached, descriptors) => descriptors.into_iter().next().ok_or(LaunchError::OutOfTurn),
             (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
-            (Word::Given(_), _) => Err(LaunchError::OutOfTurn),
+            (Word::Given(_) | Word::NoneStands, _) => Err(LaunchError::OutOfTurn),
         }
     }
 
@@ -116,11 +133,48 @@ impl Launcher {
     }
 }
 
+impl Ahead {
+    /// The jail, if it is the one that is wanted after all and was looked at just now.
+    pub fn take(mut self, want: &Want) -> Option<Ready> {
+        if want.digest() != self.kind || self.since.elapsed() > FRESH {
+            return None;
+        }
+        let session = self.session.take()?;
+        let (given, descriptors) = answer(&session).ok()?;
+        Ready::of(session, given, descriptors, &self.state, want).ok()
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // The launcher ends the jail with the session; its directory came with the answer, and is removed here.
+        let Some(session) = self.session.take() else { return };
+        if let Ok((given, descriptors)) = answer(&session)
+            && let Some(lock) = descriptors.into_iter().nth(LOCK)
+            && let Ok(sandboxes) = Sandboxes::open(&self.state)
+        {
+            // What stays is for the next sweep.
+            let _ = sandboxes.adopt(&given.id, lock).remove();
+        }
+    }
+}
+
+impl Ready {
+    fn of(session: UnixStream, given: Given, mut descriptors: Vec<OwnedFd>, state: &Path, want: &Want) -> Result<Self, LaunchError> {
+        if descriptors.len() <= LOCK {
+            return Err(LaunchError::OutOfTurn);
+        }
+        let owned = Sandboxes::open(state)?.adopt(&given.id, descriptors.remove(LOCK));
+        let running = Lent::of(session, given, descriptors)?;
+        Ok(Self { owned, sandbox: Sandbox::around(Box::new(running), BackendKind::Jail, &want.spec)? })
+    }
+}
+
 fn answer(session: &UnixStream) -> Result<(Given, Vec<OwnedFd>), LaunchError> {
     match letter::receive::<Word>(session).map_err(LaunchError::Speak)?.ok_or(LaunchError::Gone)? {
         (Word::Given(given), descriptors) => Ok((*given, descriptors)),
         (Word::Refused { step, message, hint }, _) => Err(LaunchError::Refused { step, message, hint }),
-        (Word::Reached, _) => Err(LaunchError::OutOfTurn),
+        (Word::Reached | Word::NoneStands, _) => Err(LaunchError::OutOfTurn),
     }
 }
 
@@ -173,26 +227,30 @@ struct Far {
     process: OwnedFd,
     pid: i32,
     hold: Hold,
+    /// What says that no limit was hit, where that can be said without asking.
+    counters: Option<Counters>,
     hit: Option<Demand>,
 }
 
 impl Lent {
     /// What was given, with the descriptors of its stream, its process and its exports.
     fn of(session: UnixStream, given: Given, descriptors: Vec<OwnedFd>) -> Result<Self, LaunchError> {
-        let Given { pid, enforcement, steps, notes, environment, exports, hold, .. } = given;
+        let Given { pid, enforcement, steps, notes, environment, exports, counters, hold, .. } = given;
         let mut descriptors = descriptors.into_iter();
         let (Some(stream), Some(process)) = (descriptors.next(), descriptors.next()) else { return Err(LaunchError::OutOfTurn) };
-        if exports.len() != descriptors.len() {
+        if exports.len() + counters != descriptors.len() {
             return Err(LaunchError::OutOfTurn);
         }
+        let exports: Vec<(String, OwnedFd)> = exports.into_iter().zip(descriptors.by_ref()).collect();
+        let counters = Counters::of(descriptors.collect());
         Ok(Self {
             connection: Connection::new(stream, Passing::Possible),
-            far: Far { session, process, pid, hold, hit: None },
+            far: Far { session, process, pid, hold, counters, hit: None },
             enforcement,
             steps,
             notes,
             environment,
-            exports: exports.into_iter().zip(descriptors).collect(),
+            exports,
         })
     }
 }
@@ -207,7 +265,7 @@ impl Far {
 
 impl Watch for Far {
     fn tick(&mut self) -> Option<Demand> {
-        if self.hit.is_none() {
+        if self.hit.is_none() && !self.counters.as_ref().is_some_and(Counters::are_unchanged) {
             // A launcher that is gone took the jail with it, which the stream says.
             self.hit = self.ask(Ask::Look).unwrap_or_default();
         }
@@ -269,10 +327,7 @@ impl Running for Lent {
     }
 
     fn destroy(self: Box<Self>) {
-        if self.far.hold == Hold::Process {
-            jail::end(&self.far.process);
-        }
-        // Its groups are removed when the launcher has closed its side.
+        // The launcher kills it, and has removed its groups when it has closed its side.
         let _ = self.far.session.shutdown(std::net::Shutdown::Write);
         while let Ok(Some(_)) = letter::receive::<serde_json::Value>(&self.far.session) {}
     }

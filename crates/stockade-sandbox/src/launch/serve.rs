@@ -21,7 +21,7 @@ use crate::keeper;
 use crate::letter;
 use crate::pool::Pool;
 use crate::state::{self, Owned, Sandboxes};
-use crate::template::{Keep, TemplateError};
+use crate::template::{Keep, Taken, TemplateError};
 use crate::wayout::{self, Shown, WayOut};
 
 /// How often the pool is looked through.
@@ -58,6 +58,7 @@ fn attend(session: &UnixStream, pool: &Pool, bounds: &Bounds) -> std::io::Result
     let Some((wish, descriptors)) = letter::receive::<Wish<Box<Want>, Box<Order>>>(session)? else { return Ok(()) };
     let standing = match wish {
         Wish::Ready(want) => Standing::take(pool, &want, bounds),
+        Wish::Again(kind) => Standing::take_again(pool, &kind),
         Wish::Start(order) => Standing::start(*order, descriptors, bounds),
         Wish::Reach(id) => {
             return match keeper::dial(&bounds.runtime, &id) {
@@ -81,6 +82,9 @@ fn attend(session: &UnixStream, pool: &Pool, bounds: &Bounds) -> std::io::Result
         let hit = standing.wall.parts().1.tick();
         letter::send(session, &Looked { hit }, &[])?;
     }
+    if let Some((_, template)) = &standing.made {
+        template.give_back();
+    }
     // The directory is the gateway's: what is in it was its own, or was taken over with the lock.
     standing.wall.destroy();
     Ok(())
@@ -101,9 +105,18 @@ impl Standing {
         if let Some(message) = bounds.refusal(&want.spec) {
             return Err(refused(message, bounds));
         }
+        Self::taken(pool.take(want))
+    }
+
+    /// One more like another. What is asked for was within the bounds when that was taken.
+    fn take_again(pool: &Pool, kind: &[u8; 32]) -> Result<Self, Word> {
+        pool.take_standing(kind).map_or(Err(Word::NoneStands), Self::taken)
+    }
+
+    fn taken(taken: Result<Taken, TemplateError>) -> Result<Self, Word> {
         let ended =
             || BackendError::Step { step: "launcher".into(), detail: "the jail ended before it was used".into(), fix: String::new() };
-        let taken = pool.take(want).and_then(|taken| taken.part().ok_or_else(|| ended().into()));
+        let taken = taken.and_then(|taken| taken.part().ok_or_else(|| ended().into()));
         let (sandbox, owned, template) = taken.map_err(|error| of_template(&error))?;
         Ok(Self { wall: sandbox.into_running(), id: owned.id.clone(), hold: Hold::Process, made: Some((owned, template)) })
     }
@@ -160,7 +173,7 @@ impl Standing {
     }
 
     fn give(&mut self, session: &UnixStream) -> std::io::Result<()> {
-        let exports = self.wall.take_exports();
+        let (exports, counters) = (self.wall.take_exports(), self.wall.counters());
         let given = Given {
             id: self.id.clone(),
             pid: jail::pid_of(self.wall.process()).unwrap_or_default(),
@@ -169,13 +182,15 @@ impl Standing {
             notes: self.wall.notes().to_vec(),
             environment: self.wall.environment().to_vec(),
             exports: exports.iter().map(|(name, _)| name.clone()).collect(),
+            counters: counters.len(),
             hold: self.hold,
         };
         let process = self.wall.process().try_clone()?;
         let stream = self.wall.parts().0.as_fd().try_clone_to_owned()?;
         let lock = self.made.iter().map(|(owned, _)| owned.lock().as_fd());
         let lent = [stream.as_fd(), process.as_fd()].into_iter().chain(lock);
-        let passed: Vec<BorrowedFd<'_>> = lent.chain(exports.iter().map(|(_, fd)| fd.as_fd())).collect();
+        let lent = lent.chain(exports.iter().map(|(_, fd)| fd.as_fd()));
+        let passed: Vec<BorrowedFd<'_>> = lent.chain(counters.iter().map(AsFd::as_fd)).collect();
         letter::send(session, &Word::Given(Box::new(given)), &passed)
     }
 }

@@ -197,6 +197,14 @@ impl Cgroup {
         files::read(&directory.open, name).ok()?.trim().parse().ok()
     }
 
+    /// The files that count how often a limit was met; none where one of them cannot be had.
+    pub fn counters(&self) -> Vec<OwnedFd> {
+        let pids = self.holds_pids.then_some((Controller::Pids, "pids.events"));
+        let memory = self.holds_memory.then(|| (Controller::Memory, self.memory_events()));
+        let open = |(controller, name): (Controller, &str)| files::open(&self.directory(controller)?.open, name).ok();
+        pids.into_iter().chain(memory).map(open).collect::<Option<_>>().unwrap_or_default()
+    }
+
     /// The limit that was met, memory first.
     pub fn hit(&self) -> Option<Demand> {
         self.sample().hit
@@ -263,11 +271,15 @@ impl Cgroup {
     /// Landlock, so no sandbox starts there.)
     fn memory_kills(&self) -> u64 {
         let Some(directory) = self.directory(Controller::Memory) else { return 0 };
-        let name = match directory.version {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        };
-        files::read(&directory.open, name).ok().and_then(|text| files::keyed(&text, "oom_kill")).unwrap_or(0)
+        files::read(&directory.open, self.memory_events()).ok().and_then(|text| files::keyed(&text, "oom_kill")).unwrap_or(0)
+    }
+
+    /// Where the kernel says that.
+    fn memory_events(&self) -> &'static str {
+        match self.directory(Controller::Memory).map(|directory| directory.version) {
+            Some(Version::One) => "memory.oom_control",
+            Some(Version::Two) | None => "memory.events",
+        }
     }
 
     /// Makes the directories of version 1, for what version 2 does not have. That one was refused is kept, if it is no reason to

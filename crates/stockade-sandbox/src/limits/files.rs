@@ -9,10 +9,14 @@ use rustix::io::Errno;
 /// More than any control file we read holds, but for lists of processes, of which the first part is enough.
 pub(super) const MOST_BYTES: usize = 64 * 1024;
 
+/// A file, to be read.
+pub(super) fn open(directory: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// The first [`MOST_BYTES`] of a file.
 pub(super) fn read(directory: impl AsFd, name: &str) -> Result<String, Errno> {
-    let file = rustix::fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let bytes = drain(&file, MOST_BYTES)?;
+    let bytes = drain(&open(directory, name)?, MOST_BYTES)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

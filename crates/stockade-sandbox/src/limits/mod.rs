@@ -7,6 +7,7 @@
 //! hierarchy  text of /proc ─▶ where each controller is mounted and which group is ours   (pure)
 //! layout     looks at those directories: where may a child be made?                      (reads only)
 //! cgroup     makes the child, sets and reads back the limits, samples, freezes, kills, removes
+//! counters   how often a limit was met, as open files for whoever may not look at groups
 //! sweep      removes what dead owners left behind
 //! sampler    memory of a process tree, for ordinary users without a group
 //! disk       bytes beneath a directory
@@ -19,6 +20,7 @@
 mod apply;
 mod cgroup;
 mod check;
+mod counters;
 pub mod disk;
 mod error;
 mod files;
@@ -37,6 +39,7 @@ mod tests_v2;
 
 pub use cgroup::{Cgroup, Sample};
 pub use check::{MINIMUM_MEMORY, check, process_ceiling};
+pub(crate) use counters::Counters;
 pub use error::LimitError;
 pub use freeze::Frozen;
 pub use layout::Layout;

@@ -16,11 +16,13 @@ use stockade_core::spec::{BackendKind, Mount, MountMode, SandboxSpec, Workspace}
 use stockade_sandbox::backends::{BackendError, Start};
 use stockade_sandbox::drive::{Ending, Sink, Streams};
 use stockade_sandbox::guard::Guard;
+use stockade_sandbox::launch::Want;
 use stockade_sandbox::launch::bounds::Bounds;
-use stockade_sandbox::launch::remote::{Launcher, RemoteWall};
+use stockade_sandbox::launch::remote::{Launcher, Ready, RemoteWall};
 use stockade_sandbox::launch::serve::serve;
 use stockade_sandbox::sandbox::Sandbox;
 use stockade_sandbox::state::{self, Owned, Sandboxes};
+use stockade_sandbox::template::STOCK;
 use stockade_sandbox::wayout::{Shown, Use, WayOut, helper};
 
 use super::{both, safe};
@@ -111,6 +113,45 @@ fn a_jail_from_afar_is_a_jail() {
         let mut again = start(&wall, &spec, &owned, None, &told).unwrap();
         assert_eq!(sh(&mut again, "cat made; ls /proc | grep -c '^[0-9]'").lines().next(), Some("new"));
         again.destroy();
+    });
+}
+
+/// How many directories of sandboxes there are.
+fn directories(base: &Path) -> usize {
+    fs::read_dir(base.join("state/sandboxes")).unwrap().count()
+}
+
+#[test]
+fn a_jail_that_was_asked_for_ahead_is_the_one_that_is_wanted_or_none() {
+    as_both("a_jail_that_was_asked_for_ahead_is_the_one_that_is_wanted_or_none", |base| {
+        let (launcher, mut spec) = (launcher(base, &[BackendKind::Jail]), spec(base));
+        spec.workspace.mode = MountMode::Ro;
+        let want = |spec: &SandboxSpec| Want { spec: spec.clone(), home: base.join("home"), toolchain_roots: Vec::new() };
+        let ahead = |want: &Want| launcher.ask_ahead(want.digest()).unwrap();
+        let wanted = want(&spec);
+        assert!(ahead(&wanted).take(&wanted).is_none(), "nothing stands yet");
+        let Ready { owned, sandbox } = launcher.take(&wanted).unwrap();
+        sandbox.destroy();
+        owned.remove().unwrap();
+        let Ready { owned, mut sandbox } = ahead(&wanted).take(&wanted).unwrap();
+        assert_eq!(sh(&mut sandbox, "cat given"), "from outside\n");
+        sandbox.destroy();
+        owned.remove().unwrap();
+        // Guessed wrongly, or not needed after all: it goes, and its directory with it.
+        let other = want(&SandboxSpec { env: Vec::new(), ..spec.clone() });
+        assert!(ahead(&wanted).take(&other).is_none());
+        drop(ahead(&wanted));
+        let end = Instant::now() + Duration::from_secs(20);
+        // The template, and what it keeps ready.
+        while directories(base) > 1 + STOCK.get() {
+            assert!(Instant::now() < end, "{} directories are left", directories(base));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What it would show is not what there is any more.
+        let workspace = spec.workspace.path.as_path();
+        fs::rename(workspace, base.join("home/before")).unwrap();
+        fs::create_dir(workspace).unwrap();
+        assert!(ahead(&wanted).take(&wanted).is_none());
     });
 }
 

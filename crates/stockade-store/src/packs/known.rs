@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,8 @@ use stockade_policy::pack::PackName;
 
 use super::builtin;
 use super::file::{self, Stamp};
-use super::load::{LoadedPack, Summary};
+use super::install::{files_directory, packs_directory, record_path};
+use super::load::{LoadedPack, Packs, Summary};
 use super::publishers::Publishers;
 use super::signature::Standing;
 use crate::places::Places;
@@ -46,10 +47,29 @@ struct Kept {
     installed: BTreeMap<String, Entry>,
 }
 
-/// The file as a process read it last, so that it is read again only when it changed.
+/// What a process found last: the file, so that it is read again only when it changed, and all packs, so that they are put together again only when
+/// anything of them did.
 #[derive(Debug, Default)]
 pub struct Remembered {
     last: Mutex<Option<(Stamp, Kept)>>,
+    packs: Mutex<Option<(Proof, Arc<Packs>)>>,
+}
+
+/// Everything that packs were put together from, as it was then.
+#[derive(Debug, Clone)]
+pub(super) struct Proof {
+    publishers: Option<Stamp>,
+    /// Of the directory that holds them: it changes with each that comes or goes.
+    directory: Option<Stamp>,
+    installed: Vec<(PackName, Stamps)>,
+}
+
+impl Proof {
+    fn still_holds(&self, places: &Places) -> bool {
+        Publishers::stamp(places) == self.publishers
+            && Stamp::at(&packs_directory(places)) == self.directory
+            && self.installed.iter().all(|(name, stamps)| is_same(&files_directory(places, name), &record_path(places, name), stamps))
+    }
 }
 
 impl Remembered {
@@ -66,6 +86,17 @@ impl Remembered {
         *last = (!stamp.is_young(now()) && Stamp::at(path) == Some(stamp)).then(|| (stamp, kept.clone()));
         Some(kept)
     }
+
+    /// All packs, if nothing of them changed since they were put together.
+    pub(super) fn packs(&self, places: &Places) -> Option<Arc<Packs>> {
+        let (proof, packs) = self.packs.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        proof.still_holds(places).then_some(packs)
+    }
+
+    /// Keeps all packs with what they were put together from; `proof` is none where something is not known by its stamps alone.
+    pub(super) fn keep(&self, proof: Option<Proof>, packs: &Arc<Packs>) {
+        *self.packs.lock().unwrap_or_else(PoisonError::into_inner) = proof.map(|proof| (proof, Arc::clone(packs)));
+    }
 }
 
 /// What was known, and what is found out.
@@ -74,6 +105,7 @@ pub(super) struct Known {
     before: Kept,
     program: String,
     publishers: Option<Stamp>,
+    directory: Option<Stamp>,
     /// Of packs that verified, now or before.
     stamps: BTreeMap<String, Stamps>,
     is_changed: bool,
@@ -83,13 +115,13 @@ impl Known {
     /// What is known. Nothing, where the file is missing, damaged, of another program, or older than the keys.
     pub(super) fn load(places: &Places, remembered: &Remembered) -> Self {
         let program = format!("stockade {} {}", env!("CARGO_PKG_VERSION"), builtin::NUMBER);
-        let publishers = Publishers::stamp(places);
+        let (publishers, directory) = (Publishers::stamp(places), Stamp::at(&packs_directory(places)));
         let mut before = remembered.kept(&path(places)).filter(|kept| kept.program == program).unwrap_or_default();
         let is_changed = before.publishers != publishers;
         if is_changed {
             before.installed.clear();
         }
-        Self { before, program, publishers, stamps: BTreeMap::new(), is_changed }
+        Self { before, program, publishers, directory, stamps: BTreeMap::new(), is_changed }
     }
 
     /// A built-in pack of this very program.
@@ -102,10 +134,7 @@ impl Known {
     /// An installed pack of which nothing changed.
     pub(super) fn installed(&mut self, name: &PackName, directory: &Path, record: &Path) -> Option<Summary> {
         let Entry { stamps, summary } = self.before.installed.remove(name.as_str())?;
-        let is_same = Stamp::at(record) == Some(stamps.0)
-            && file::open_directory(directory)
-                .is_some_and(|directory| stamps.1.iter().all(|(path, stamp)| Stamp::beneath(&directory, path) == Some(*stamp)));
-        if !is_same {
+        if !is_same(directory, record, &stamps) {
             self.is_changed = true;
             return None;
         }
@@ -120,6 +149,16 @@ impl Known {
             self.stamps.insert(name.to_owned(), (record, stamps));
             self.is_changed = true;
         }
+    }
+
+    /// What these packs were put together from; none where one of them, or what is beside them, is too young to be known by its stamps.
+    pub(super) fn proof(&self, packs: &[LoadedPack]) -> Option<Proof> {
+        let now = now();
+        let are_old = [self.publishers, self.directory].into_iter().flatten().all(|stamp| !stamp.is_young(now));
+        let installed = packs.iter().filter(|pack| pack.standing != Standing::BuiltIn);
+        let installed = installed.map(|pack| Some((pack.name.clone(), self.stamps.get(pack.name.as_str())?.clone())));
+        let installed: Vec<_> = installed.collect::<Option<_>>()?;
+        are_old.then_some(Proof { publishers: self.publishers, directory: self.directory, installed })
     }
 
     /// Writes it down where anything is new. Where it cannot be written everything is verified again, which does no harm.
@@ -143,6 +182,13 @@ impl Known {
             let _ = file::write_lightly(&path(places), &bytes);
         }
     }
+}
+
+/// Whether nothing of a pack changed.
+fn is_same(directory: &Path, record: &Path, stamps: &Stamps) -> bool {
+    Stamp::at(record) == Some(stamps.0)
+        && file::open_directory(directory)
+            .is_some_and(|directory| stamps.1.iter().all(|(path, stamp)| Stamp::beneath(&directory, path) == Some(*stamp)))
 }
 
 /// The time in seconds, as stamps have it.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -18,7 +19,7 @@ use super::directory::read_with_stamps;
 use super::error::PackError;
 use super::file::{self, Stamp, hex};
 use super::install::{files_directory, packs_directory, read_record, record_path, verify_installed};
-use super::known::{Known, Remembered};
+use super::known::{Known, Proof, Remembered};
 use super::publishers::Publishers;
 use super::signature::Standing;
 use crate::places::Places;
@@ -82,6 +83,9 @@ pub struct Packs {
     pub problems: Vec<Problem>,
     /// Which capability is whose, as a place in `packs`.
     owners: BTreeMap<String, usize>,
+    /// Capabilities that were read and parsed already.
+    read: Mutex<BTreeMap<String, Capability>>,
+    digest: OnceLock<[u8; 32]>,
 }
 
 /// What is kept of a pack between loads.
@@ -100,13 +104,25 @@ pub(super) struct Summary {
 impl Packs {
     /// Loads all packs.
     pub fn load(places: &Places) -> Result<Self, PackError> {
-        Self::load_with(places, &Remembered::default())
+        Self::put_together(places, Known::load(places, &Remembered::default())).map(|(all, _)| all)
     }
 
     /// The same in a process that loads them again and again.
-    pub fn load_with(places: &Places, remembered: &Remembered) -> Result<Self, PackError> {
-        let mut known = Known::load(places, remembered);
-        let mut all = Self { packs: Vec::new(), problems: Vec::new(), owners: BTreeMap::new() };
+    pub fn load_with(places: &Places, remembered: &Remembered) -> Result<Arc<Self>, PackError> {
+        if let Some(packs) = remembered.packs(places) {
+            return Ok(packs);
+        }
+        let (all, proof) = Self::put_together(places, Known::load(places, remembered))?;
+        let all = Arc::new(all);
+        // What does not verify is tried again each time.
+        remembered.keep(proof.filter(|_| all.problems.is_empty()), &all);
+        Ok(all)
+    }
+
+    /// All packs, and what they were put together from where that can be told by stamps.
+    fn put_together(places: &Places, mut known: Known) -> Result<(Self, Option<Proof>), PackError> {
+        let mut all =
+            Self { packs: Vec::new(), problems: Vec::new(), owners: BTreeMap::new(), read: Mutex::default(), digest: OnceLock::new() };
         let mut unknown = Vec::new();
         let built_in = builtin::names().map(Source::BuiltIn);
         for source in built_in.chain(installed_names(places)?.into_iter().map(Source::Installed)) {
@@ -128,9 +144,10 @@ impl Packs {
         }
         // Built-in ones first, then by name, whichever were known.
         all.packs.sort_by(|one, other| (one.directory.is_some(), &one.name).cmp(&(other.directory.is_some(), &other.name)));
+        let proof = known.proof(&all.packs);
         known.store(places, &all.packs);
         all.refuse_second_claims();
-        Ok(all)
+        Ok((all, proof))
     }
 
     /// Whose a capability is.
@@ -147,14 +164,23 @@ impl Packs {
         };
         let pack = self.owners.get(name).and_then(|place| self.packs.get(*place)).ok_or_else(unknown)?;
         let summary = pack.capabilities.iter().find(|summary| summary.facts.name.as_str() == name).ok_or_else(unknown)?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(capability) = read.get(name) {
+            return Ok((pack, capability.clone()));
+        }
         let path = format!("capabilities/{name}.toml");
         let text = pack.verified_text(&path, &summary.sha256)?;
         let capability = Capability::parse(&format!("{}/{path}", pack.name), &text).map_err(PackError::Faults)?;
+        read.insert(name.to_owned(), capability.clone());
         Ok((pack, capability))
     }
 
     /// Every capability and rule of every pack in few bytes: two that differ in anything that rules or calls see have different ones.
     pub fn digest(&self) -> [u8; 32] {
+        *self.digest.get_or_init(|| self.digested())
+    }
+
+    fn digested(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         for pack in &self.packs {
             let of = format!("{} {} {:?} {} {}\n", pack.name, pack.version, pack.standing, pack.capabilities.len(), pack.rules.len());

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stockade_policy::pack::{BadFile, ListingError, PackFiles, PackPath, SigningKey};
 
@@ -412,6 +413,28 @@ fn what_is_known_is_not_believed_after_a_change() {
     std::fs::write(&file, CAPABILITY).unwrap();
     std::fs::write(&known, "nonsense").unwrap();
     assert!(lab.load().capability("demo.echo").is_ok(), "a damaged cache is no cache");
+}
+
+#[test]
+fn a_process_that_asks_again_has_the_same_packs_until_anything_changes() {
+    let lab = lab();
+    lab.trust(1);
+    lab.install(&lab.signed("demo", "demo", "1.0.0")).unwrap();
+    let remembered = Remembered::default();
+    let load = || Packs::load_with(&lab.places, &remembered).unwrap();
+    assert!(!Arc::ptr_eq(&load(), &load()), "too young to be told from a change in the same instant");
+    std::thread::sleep(std::time::Duration::from_millis(3100));
+    let first = load();
+    assert!(first.capability("demo.echo").is_ok() && Arc::ptr_eq(&first, &load()));
+    let file = lab.files().join("capabilities/demo.echo.toml");
+    std::fs::write(&file, CAPABILITY.replace("Say", "Yas")).unwrap();
+    assert!(load().capability("demo.echo").is_err());
+    assert!(!Arc::ptr_eq(&load(), &load()), "what does not verify is tried each time");
+    std::fs::write(&file, CAPABILITY).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(3100));
+    assert!(Arc::ptr_eq(&load(), &load()));
+    remove(&lab.places, &"demo".parse().unwrap()).unwrap();
+    assert!(matches!(load().capability("demo.echo"), Err(PackError::NoCapability { .. })));
 }
 
 #[test]

@@ -10,9 +10,10 @@ use stockade_sandbox::letter;
 use stockade_sandbox::signals::{Sender, Signals};
 use stockade_store::places::Places;
 
+use super::Standing;
 use super::proof::{self, Earlier};
 use super::protocol::{Answer, Ask, Signalled, VERSION, What};
-use super::{Standing, warm};
+use super::warm::{self, Guess};
 use crate::assemble::{self, Assembled};
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::commands::run::{self, Told};
@@ -47,12 +48,13 @@ pub(super) fn attend(
                 return letter::send(stream, &Answer::Yourself { why: "three streams belong to a run".to_owned() }, &[]);
             };
             let visitor = Arc::new(Visitor::new(stdin, stdout, stderr));
+            let guess = Guess::at(&(&words, &directory, &variables), Some(standing));
             let environment = Environment::of_visitor(variables, directory);
             let watcher = watch(stream, stop)?;
             let (answer, told) = match Cli::read(&words) {
                 Ok(Cli { verb: Verb::Run(args), output }) => {
                     let context = Context::of_visitor(output, environment, Arc::clone(&visitor), Arc::clone(standing));
-                    do_run(&args, places, signals, &context, &visitor)
+                    do_run(&args, places, signals, guess, &context, &visitor)
                 }
                 Ok(_) | Err(_) => (yourself("this is no run"), None),
             };
@@ -88,7 +90,14 @@ fn watch(stream: &UnixStream, stop: &Arc<Sender>) -> std::io::Result<std::thread
 }
 
 /// Runs it, or finds that the visitor has to.
-fn do_run(args: &RunArgs, places: &Places, signals: &Signals, context: &Context, visitor: &Visitor) -> (Answer, Option<Told>) {
+fn do_run(
+    args: &RunArgs,
+    places: &Places,
+    signals: &Signals,
+    guess: Guess,
+    context: &Context,
+    visitor: &Visitor,
+) -> (Answer, Option<Told>) {
     if context.places().ok() != Some(places) {
         return (yourself("the daemon has other places"), None);
     }
@@ -107,7 +116,7 @@ fn do_run(args: &RunArgs, places: &Places, signals: &Signals, context: &Context,
         call,
         context,
         |assembled| {
-            let ground = warm::take(assembled, context).inspect_err(|failure| declined.set(Some(failure.message.clone())))?;
+            let ground = warm::take(assembled, guess, context).inspect_err(|failure| declined.set(Some(failure.message.clone())))?;
             visitor.release();
             context.printer.detail("the daemon has a sandbox ready");
             Ok(Some(ground))

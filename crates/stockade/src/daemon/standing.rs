@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stockade_ledger::{Durability, Ledger};
 use stockade_sandbox::launch::Want;
-use stockade_sandbox::launch::remote::Launcher;
+use stockade_sandbox::launch::remote::{Ahead, Launcher};
 use stockade_store::packs::Remembered;
 use stockade_store::policy::Compiled;
 
@@ -21,6 +21,9 @@ const MOST_LEDGERS: usize = 3;
 /// So many kinds of jails are remembered.
 const MOST_KINDS: usize = 64;
 
+/// Everything that is known of a call before it is looked at, in few bytes.
+pub(crate) type Question = [u8; 32];
+
 /// What stays.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -32,6 +35,8 @@ pub(crate) struct Standing {
     pub(crate) broker: crate::egress::standing::Broker,
     /// Kinds of jails that were wanted, the last one first.
     wanted: Mutex<VecDeque<[u8; 32]>>,
+    /// Which kind of jail a question came to when it was asked last, the last one first.
+    expected: Mutex<VecDeque<(Question, [u8; 32])>>,
     /// The rules that were asked last.
     pub(crate) rules: Compiled,
     /// Packs as they were last.
@@ -58,6 +63,7 @@ impl Standing {
             steward,
             broker: crate::egress::standing::Broker::default(),
             wanted: Mutex::default(),
+            expected: Mutex::default(),
             rules: Compiled::default(),
             packs: Remembered::default(),
             ledgers: Mutex::default(),
@@ -79,6 +85,24 @@ impl Standing {
         wanted.truncate(MOST_KINDS - 1);
         wanted.push_front(kind);
         known
+    }
+
+    /// The jail that this question will probably come to, asked for while that is found out; none where nobody asked it before. It is not
+    /// expected again before it came true, so that none is asked for in vain twice.
+    pub(crate) fn ask_ahead(&self, question: &Question) -> Option<Ahead> {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = expected.iter().position(|(known, _)| known == question)?;
+        let (_, kind) = expected.remove(at)?;
+        drop(expected);
+        self.launcher.ask_ahead(kind).ok()
+    }
+
+    /// What a question came to.
+    pub(crate) fn expect(&self, question: Question, kind: [u8; 32]) {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.retain(|(known, _)| *known != question);
+        expected.truncate(MOST_KINDS - 1);
+        expected.push_front((question, kind));
     }
 
     /// The ledger in this directory, opened once. One whose file is not there any more is opened anew.

@@ -23,7 +23,7 @@ use crate::approval::{Consent, Filed, input};
 use crate::assemble::{Additions, Assembled, assemble_with};
 use crate::cli::{EnvFlag, SandboxFlags};
 use crate::commands::run::CAPTURE;
-use crate::daemon::warm;
+use crate::daemon::warm::{self, Guess};
 use crate::engine::asker::{AgentName, Asker};
 use crate::engine::capability::{Apply, Called, Inputs, Wish};
 use crate::engine::files::{self, Act, Handled};
@@ -146,6 +146,14 @@ pub(crate) fn act(order: Order, caller: &Caller<'_>) -> (Result<Answered, Failur
 }
 
 fn run_shell(order: &Shell, caller: &Caller<'_>, rest: &mut Rest) -> Result<Answered, Failure> {
+    // What may write has the agent's overlay, and no jail that stands ready.
+    let guess = match order.changes {
+        Changes::Refused => {
+            let Shell { work, cwd, variables, time, changes: _, stdin: _ } = order;
+            Guess::at(&(caller.asker, work, cwd, variables, time), caller.session.context.standing.as_deref())
+        }
+        Changes::Kept => Guess::default(),
+    };
     let variables = order.variables.iter().map(|(name, value)| EnvFlag { name: name.clone(), value: Some(value.into()) });
     let flags = SandboxFlags {
         workspace_mode: (order.changes == Changes::Refused).then_some(MountMode::Ro),
@@ -165,11 +173,12 @@ fn run_shell(order: &Shell, caller: &Caller<'_>, rest: &mut Rest) -> Result<Answ
     let call = Call { assembled, subject, refused, capture: Capture::Kept, asks };
     let stdin = if order.stdin.is_empty() { None } else { Some(input::sealed(&order.stdin)) };
     let stdin = stdin.transpose().map_err(|error| Failure::new("server", format!("keeping the input: {error}")))?;
-    run(call, stdin.as_ref().map(|file| file.as_fd()), caller, rest)
+    run(call, stdin.as_ref().map(|file| file.as_fd()), guess, caller, rest)
 }
 
 fn run_capability(name: &str, inputs: Map<String, Value>, caller: &Caller<'_>, rest: &mut Rest) -> Result<Answered, Failure> {
     let Caller { asker, session, consent, .. } = *caller;
+    let guess = Guess::at(&(asker, name, &inputs), session.context.standing.as_deref());
     let packs = session.context.packs()?;
     let wish = Wish {
         name,
@@ -180,11 +189,11 @@ fn run_capability(name: &str, inputs: Map<String, Value>, caller: &Caller<'_>, r
     };
     let (called, assembled) = Called::assemble(wish, &packs, &session.context)?;
     let (subject, asks) = (Subject::Capability(&called, &packs), Asks::ByRequest { consent, input: &[] });
-    run(Call { assembled, subject, refused: None, capture: Capture::Kept, asks }, None, caller, rest)
+    run(Call { assembled, subject, refused: None, capture: Capture::Kept, asks }, None, guess, caller, rest)
 }
 
 /// Runs a program on the agent's overlay, its output captured.
-fn run(mut call: Call<'_>, stdin: Option<BorrowedFd<'_>>, caller: &Caller<'_>, rest: &mut Rest) -> Result<Answered, Failure> {
+fn run(mut call: Call<'_>, stdin: Option<BorrowedFd<'_>>, guess: Guess, caller: &Caller<'_>, rest: &mut Rest) -> Result<Answered, Failure> {
     let Caller { session, entered, trace, .. } = *caller;
     call.assembled.trace = trace.cloned();
     let place = OnceCell::new();
@@ -192,7 +201,7 @@ fn run(mut call: Call<'_>, stdin: Option<BorrowedFd<'_>>, caller: &Caller<'_>, r
         let turn = turn(assembled, caller, &place)?.map(Ground::Overlay);
         // What a call with an overlay of its own writes must be there in the next.
         let is_lasting = assembled.spec.workspace.mode == MountMode::Overlay;
-        Ok(turn.or_else(|| if is_lasting { None } else { warm::take_if_usual(assembled, &session.context) }))
+        Ok(turn.or_else(|| if is_lasting { None } else { warm::take_if_usual(assembled, guess, &session.context) }))
     };
     let came = engine::invoke_in(call, &session.context, wait, |assembled, perform| {
         let limit = assembled.spec.limits.output.map_or(CAPTURE, |limit| limit.value);

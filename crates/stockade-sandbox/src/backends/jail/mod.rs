@@ -442,6 +442,10 @@ impl Running for StandingJail {
         std::mem::take(&mut self.exports)
     }
 
+    fn counters(&self) -> Vec<OwnedFd> {
+        if self.wall.is_counted() { self.wall.cgroup.counters() } else { Vec::new() }
+    }
+
     fn process(&self) -> &OwnedFd {
         &self.wall.guest.pidfd
     }

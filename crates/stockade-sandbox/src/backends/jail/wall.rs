@@ -82,6 +82,12 @@ impl Wall {
         }
     }
 
+    /// Whether a look finds nothing that the kernel does not count.
+    pub(super) fn is_counted(&self) -> bool {
+        let Self { guest: _, cgroup: _, memory, disk, scratch: _, full_is_limit, pids: _, tasks, alarm, hit } = self;
+        memory.is_none() && disk.is_none() && !full_is_limit && tasks.is_none() && alarm.is_none() && hit.is_none()
+    }
+
     fn look(&mut self) -> Option<Demand> {
         if self.alarm.as_ref().is_some_and(is_raised) {
             return Some(Demand::Secrets);
