@@ -167,9 +167,10 @@ fn host_key(text: &str) -> Result<String, String> {
         return Err("is a key of RSA, which is not taken; hosts have others: `ssh-keyscan -t ed25519,ecdsa HOST`".to_owned());
     }
     if !KINDS.contains(&kind) {
-        return Err(match KINDS.contains(&body) {
-            true => "begins with a host's name; write the key alone, as `ssh-ed25519 AAAA…`".to_owned(),
-            false => format!("is of none of the kinds {}", KINDS.join(", ")),
+        return Err(if KINDS.contains(&body) {
+            "begins with a host's name; write the key alone, as `ssh-ed25519 AAAA…`".to_owned()
+        } else {
+            format!("is of none of the kinds {}", KINDS.join(", "))
         });
     }
     let bytes = STANDARD.decode(body).ok().filter(|bytes| bytes.len() <= MAX_KEY && escape(text) == text);
