@@ -139,6 +139,14 @@ pub enum Refusal {
     /// The desk does not answer this.
     #[error("{0}")]
     Desk(&'static str),
+    /// A session of SSH that may not be, or an end of it that is not who it should be.
+    #[error("{why}")]
+    Ssh {
+        /// The check.
+        rule: &'static str,
+        /// In words.
+        why: String,
+    },
     /// Bytes that are neither TLS nor HTTP.
     #[error("only HTTP and TLS may go to `{host}:{port}`")]
     Protocol {
@@ -197,6 +205,7 @@ impl Refusal {
             Self::SecretSpent { .. } => "secret-budget",
             Self::Signature { .. } => "aws-signature",
             Self::Desk(_) => "desk",
+            Self::Ssh { rule, .. } => rule,
             Self::Protocol { .. } => "protocol",
             Self::Hello(_) => "tls-hello",
             Self::Unsupported(_) => "proxy",

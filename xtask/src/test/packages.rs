@@ -25,6 +25,8 @@ const NEEDS: &[Need] = &[
     Need { program: "curl", package: "curl", reason: "egress: a client that knows proxies" },
     Need { program: "gh", package: "gh", reason: "packs: the built-in pack is checked against the real program" },
     Need { program: "openssl", package: "openssl", reason: "egress: certificates of the servers outside" },
+    Need { program: "sshd", package: "openssh-server", reason: "credentials: a real server for git over SSH" },
+    Need { program: "ssh-keygen", package: "openssh-client", reason: "credentials: its keys and certificates" },
     Need { program: "dbus-run-session", package: "dbus-daemon", reason: "secrets: a bus of its own for a keyring" },
     Need { program: "gnome-keyring-daemon", package: "gnome-keyring", reason: "secrets: a real keychain" },
     Need { program: "secret-tool", package: "libsecret-tools", reason: "secrets: how the keychain is read" },

@@ -20,7 +20,7 @@ use super::deliver::DeskKind;
 use super::login;
 
 /// Another version is another program: the owner executes its own.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// The longest word.
 const MAX_BYTES: u32 = 4 << 20;
 
@@ -102,6 +102,8 @@ pub(crate) enum Form {
     Text,
     /// Keys of AWS: requests are signed anew.
     Aws,
+    /// A key for SSH: sessions are opened with it.
+    Ssh,
 }
 
 /// A part of a request.

@@ -1,4 +1,4 @@
-//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts; and the search for
+//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts, commands of git; and the search for
 //! placeholders and values, however the bytes are cut.
 
 use std::net::Ipv4Addr;
@@ -14,6 +14,7 @@ use stockade_egress::proxy::socks;
 use stockade_egress::rules::path::{PathPattern, segments};
 use stockade_egress::secrets::scrub::Scrubber;
 use stockade_egress::secrets::substitute::BodyReplacer;
+use stockade_egress::ssh::command::Command;
 use stockade_egress::tls::hello;
 use stockade_egress::{Opening, SecretValue};
 
@@ -26,7 +27,7 @@ const PLACEHOLDER: &[u8] = b"ghp_fakefakefakefake0fake0012345";
 /// The first byte says what the rest is.
 pub fn body(data: &[u8]) {
     let mut input = Input(data);
-    match input.byte() % 11 {
+    match input.byte() % 12 {
         0 => heads(input),
         1 => drop(hello::read(input.0)),
         2 => socks5(input.0),
@@ -37,7 +38,8 @@ pub fn body(data: &[u8]) {
         7 => opening(input.0),
         8 => metered(input),
         9 => signed(&String::from_utf8_lossy(input.0)),
-        _ => asked(input.0),
+        10 => asked(input.0),
+        _ => commanded(input.0),
     }
 }
 
@@ -47,6 +49,27 @@ fn signed(header: &str) {
         assert!(!claim.key_id.is_empty() && claim.signed.iter().any(|name| name == "host"), "{claim:?}");
         assert!(claim.signed.iter().all(|name| !name.is_empty() && !name.bytes().any(|byte| byte.is_ascii_uppercase())), "{claim:?}");
     }
+}
+
+/// A command for a server of git, once understood, is sent as text that means the same, and to a shell is two words and nothing else.
+fn commanded(text: &[u8]) {
+    let Ok(command) = Command::parse(text) else { return };
+    let sent = command.text();
+    assert_eq!(Command::parse(sent.as_bytes()).as_ref(), Ok(&command), "{sent}");
+    let (program, quoted) = sent.split_once(' ').expect("two words");
+    assert!(program.starts_with("git-") && program.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase()), "{sent}");
+    // As a shell reads it, written for the purpose: nothing outside quotes but an escaped letter.
+    let (mut within, mut escaped) = (false, false);
+    for letter in quoted.chars() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\'' => within = !within,
+            '\\' if !within => escaped = true,
+            _ => assert!(within, "{sent}"),
+        }
+    }
+    assert!(!within && !escaped, "{sent}");
+    assert!(command.repository.as_str().split('/').all(|part| !matches!(part, "" | "." | ".." | ".git")), "{sent}");
 }
 
 /// What tools say at the desk is read without a panic, and a server that is named is one line of what was said.
@@ -242,6 +265,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(10, b"https://index.docker.io/v1/"),
         seed(10, br#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{}}"#),
         seed(10, b"action=get"),
+        seed(11, b"git-upload-pack 'org/site.git'"),
+        seed(11, br"git receive-pack '~ann/a'\''b'\!'c'"),
         seed(3, question),
         seed(4, b"xn--bcher-kva.example"),
         seed(4, b"/a/b%20c/d"),

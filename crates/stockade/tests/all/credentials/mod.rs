@@ -13,6 +13,7 @@ mod images;
 mod kubernetes;
 mod minted;
 mod packages;
+mod ssh;
 mod stage;
 mod standing;
 
