@@ -16,7 +16,8 @@
 //! Threat assumption: everything from a sandbox is hostile, and so may be the hosts it talks to. Every read is bounded in bytes, time or
 //! count by a named constant or a limit of the rules; nothing is parsed leniently. `unsafe` is forbidden.
 //!
-//! Programs ask for placeholders in the ways their tools know at the [`desk`], on the proxy's own port.
+//! Programs ask for placeholders in the ways their tools know at the [`desk`], on the proxy's own port; git over SSH has its sessions from there
+//! ([`ssh`]).
 //!
 //! Programs log in over SSH with keys that stay here by way of the [`agent`].
 //!
@@ -48,6 +49,7 @@ pub mod refusal;
 pub mod resolve;
 pub mod rules;
 pub mod secrets;
+pub mod ssh;
 pub mod synthetic;
 pub mod tls;
 

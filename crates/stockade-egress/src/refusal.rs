@@ -150,6 +150,14 @@ pub enum Refusal {
         /// Why.
         why: Unfit,
     },
+    /// A session of SSH that may not be, or an end of it that is not who it should be.
+    #[error("{why}")]
+    Ssh {
+        /// The check.
+        rule: &'static str,
+        /// In words.
+        why: String,
+    },
     /// Bytes that are neither TLS nor HTTP.
     #[error("only HTTP and TLS may go to `{host}:{port}`")]
     Protocol {
@@ -209,6 +217,7 @@ impl Refusal {
             Self::Signature { .. } => "aws-signature",
             Self::Desk(_) => "desk",
             Self::SshAgent { .. } => SSH_AGENT,
+            Self::Ssh { rule, .. } => rule,
             Self::Protocol { .. } => "protocol",
             Self::Hello(_) => "tls-hello",
             Self::Unsupported(_) => "proxy",

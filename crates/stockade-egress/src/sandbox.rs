@@ -203,7 +203,7 @@ impl Sandbox {
 
     /// The bindings for this host, as bits of their places.
     pub(crate) fn bound_to(&self, host: &HostName, port: u16) -> u64 {
-        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| !bound.handed_out && bound.is_for(host, port));
+        let fitting = self.bound.iter().enumerate().filter(|(_, bound)| bound.travels() && bound.is_for(host, port));
         fitting.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
@@ -258,7 +258,7 @@ impl Sandbox {
 fn hidden_in(form: Form, value: &SecretValue) -> Vec<Zeroizing<Vec<u8>>> {
     let whole = || vec![Zeroizing::new(value.expose().to_vec())];
     match form {
-        Form::Plain => whole(),
+        Form::Plain | Form::SshKey => whole(),
         Form::AwsKeys => Keys::parse(value).map_or_else(whole, |keys| {
             let long = keys.hidden().filter(|text| text.len() >= MIN_VALUE);
             long.map(|text| Zeroizing::new(text.to_vec())).collect()

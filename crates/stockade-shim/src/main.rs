@@ -66,7 +66,7 @@ use crate::wayout::Way;
 /// The descriptor that the control stream is expected on.
 const CONTROL: i32 = 3;
 /// A tool takes fewer than this.
-const MOST_ARGUMENTS: usize = 8;
+const MOST_ARGUMENTS: usize = 16;
 /// What a person sees who starts it by hand.
 const HINT: &[u8] = b"stockade-shim: started by stockade inside a sandbox; not meant to be run by hand\n";
 

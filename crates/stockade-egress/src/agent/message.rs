@@ -122,7 +122,9 @@ mod tests {
 
     fn strings(kind: u8, strings: &[&[u8]], rest: &[u8]) -> Vec<u8> {
         let mut message = vec![kind];
-        strings.iter().for_each(|string| push_string(&mut message, string));
+        for string in strings {
+            push_string(&mut message, string);
+        }
         message.extend_from_slice(rest);
         message
     }

@@ -6,6 +6,7 @@
 //! POST /kubernetes/NAME            a plugin of kubectl asks     ─▶ the placeholder
 //! GET  /computeMetadata/v1/…       a library of Google asks     ─▶ the placeholder
 //! GET  /aws/NAME                   a library of Amazon asks     ─▶ THE VALUE, counted and recorded
+//! POST /ssh                        git asks for a session       ─▶ bytes of one command at a host
 //! ```
 //!
 //! Everything but the metadata, which libraries ask for without any, needs the token of the call. Only `/aws/` gives a value away, and only
@@ -24,6 +25,7 @@ use crate::body::answer::AnswerBody;
 use crate::error::EgressError;
 use crate::sandbox::Sandbox;
 use crate::secrets::binding::{Bound, Form, MAX_BINDINGS};
+use crate::ssh::Use;
 use metadata::Account;
 pub(crate) use serve::{asked, is_metadata, serve};
 
@@ -88,6 +90,8 @@ pub enum Kind {
         /// What the account is for.
         scopes: Vec<String>,
     },
+    /// Git, which gets a session and nothing of the key.
+    Ssh(Use),
 }
 
 impl Desk {
@@ -104,7 +108,11 @@ impl Desk {
             let secret = bound.get_mut(entry.binding).ok_or_else(|| bad("it is of a secret that is not bound"))?;
             match &entry.kind {
                 Kind::AwsEndpoint => secret.handed_out = true,
-                _ if secret.form != Form::Plain => return Err(bad("keys of AWS are not what this tool asks for")),
+                Kind::Ssh(how) if secret.form != Form::SshKey || how.known_hosts().is_none() || how.repositories.is_empty() => {
+                    return Err(bad("a key for SSH needs keys of hosts, and repositories"));
+                }
+                Kind::Ssh(_) => {}
+                _ if secret.form != Form::Plain => return Err(bad("keys of AWS or for SSH are not what this tool asks for")),
                 Kind::Git { .. } | Kind::Docker { .. } | Kind::Kubernetes | Kind::GcpMetadata { .. } => {}
             }
             if !entry.kind.is_plain() {
@@ -131,7 +139,7 @@ impl Desk {
                 let placeholder = std::str::from_utf8(&sandbox.bound.get(entry.binding)?.placeholder).ok()?;
                 Some(Account { project: project.as_deref(), email, scopes, placeholder })
             }
-            Kind::Git { .. } | Kind::Docker { .. } | Kind::Kubernetes | Kind::AwsEndpoint => None,
+            Kind::Git { .. } | Kind::Docker { .. } | Kind::Kubernetes | Kind::AwsEndpoint | Kind::Ssh(_) => None,
         });
         accounts.collect()
     }
@@ -144,6 +152,7 @@ impl Kind {
         let segment = |text: &str| word(text) && !text.contains('/') && text != "default";
         match self {
             Self::Git { user } | Self::Docker { user } => word(user),
+            Self::Ssh(how) => word(&how.user),
             Self::Kubernetes | Self::AwsEndpoint => true,
             Self::GcpMetadata { project, email, scopes } => {
                 project.as_deref().is_none_or(word)
@@ -171,7 +180,7 @@ impl Tool {
             Kind::Docker { .. } => Some(Self::Docker),
             Kind::Kubernetes => Some(Self::Kubernetes),
             Kind::AwsEndpoint => Some(Self::Aws),
-            Kind::GcpMetadata { .. } => None,
+            Kind::GcpMetadata { .. } | Kind::Ssh(_) => None,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::sandbox::Sandbox;
 use crate::secrets::binding::Bound;
+use crate::ssh;
 
 /// The name of the metadata server.
 const METADATA_NAME: &str = "metadata.google.internal";
@@ -109,6 +110,13 @@ type Refused = (Refusal, Record);
 
 async fn route(leg: &Leg, part: Part, request: Request<Incoming>, record: impl Fn() -> Record) -> Result<Response<AnswerBody>, Refused> {
     let Some(desk) = &leg.sandbox.desk else { return Ok(Answer::nothing().into_response()) };
+    if part == Part::All && request.uri().path() == ssh::PATH {
+        return match (request.method() == Method::POST, shows_token(desk, Tool::Git, request.headers())) {
+            (false, _) => Ok(Answer::wrong_method().into_response()),
+            (true, false) => Err((Refusal::Desk("whoever asks here shows the token of the call"), record())),
+            (true, true) => Ok(ssh::serve(leg, desk, request).await),
+        };
+    }
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
     let named = path.strip_prefix('/').and_then(|rest| rest.split_once('/'));
@@ -140,7 +148,7 @@ async fn route(leg: &Leg, part: Part, request: Request<Incoming>, record: impl F
         Kind::Git { user } => tools::git(action, &body, user, &placeholder, bound),
         Kind::Docker { user } => tools::docker(action, &body, user, &placeholder, bound),
         Kind::Kubernetes => tools::kubernetes(&body, &placeholder),
-        Kind::AwsEndpoint | Kind::GcpMetadata { .. } => Answer::nothing(),
+        Kind::AwsEndpoint | Kind::GcpMetadata { .. } | Kind::Ssh(_) => Answer::nothing(),
     };
     Ok(answer.into_response())
 }

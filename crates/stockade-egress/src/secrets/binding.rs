@@ -42,6 +42,8 @@ pub enum Form {
     /// Keys of AWS as JSON ([`crate::aws::keys`]); the placeholder is the id of a made-up key, and requests signed with that are signed
     /// anew. Never put in anywhere as it is.
     AwsKeys,
+    /// A key for SSH: sessions are opened with it here ([`crate::ssh`]). Never put in anywhere.
+    SshKey,
 }
 
 /// Where in a request a placeholder is replaced, besides header values.
@@ -106,6 +108,11 @@ impl Bound {
     /// Whether it may go to this host.
     pub(crate) fn is_for(&self, host: &HostName, port: u16) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host, port))
+    }
+
+    /// Whether it goes along with requests, in whatever way.
+    pub(crate) fn travels(&self) -> bool {
+        !self.handed_out && self.form != Form::SshKey
     }
 
     /// Where it may go, as it was written.

@@ -1,7 +1,7 @@
-//! The shim as a tool inside a sandbox: a client of the desk, which answers git, docker and kubectl with placeholders.
+//! The shim as a tool inside a sandbox: a client of the desk, which answers git, docker and kubectl with placeholders, and holds git's sessions of SSH.
 //!
-//! Started by the name of a tool it is no guest: it asks one question over the sandbox's own loopback, prints the answer as its caller wants it, and
-//! ends. It holds nothing but what its caller's environment has anyway, and reaches nothing but 127.0.0.1. Every read is bounded.
+//! Started by the name of a tool it is no guest: it asks one question over the sandbox's own loopback, prints the answer as its caller wants it (or
+//! passes bytes for as long as a session lasts: `ssh`), and ends. It holds nothing but what its caller's environment has anyway, and reaches nothing but 127.0.0.1. Every read is bounded.
 //!
 //! ```text
 //! git ─ stdin ─▶ stockade-credential git NAME get ─ POST /git/NAME?action=get ─▶ desk
@@ -9,6 +9,7 @@
 //! ```
 
 mod exchange;
+mod ssh;
 
 use std::io::{self, Read as _, Write as _};
 
@@ -32,6 +33,8 @@ pub(crate) enum Tool {
     Credential,
     /// `docker-credential-stockade`.
     Docker,
+    /// `stockade-ssh`, for git.
+    Ssh,
 }
 
 impl Tool {
@@ -40,12 +43,16 @@ impl Tool {
         match first.rsplit(|byte| *byte == b'/').next()? {
             b"stockade-credential" => Some(Self::Credential),
             b"docker-credential-stockade" => Some(Self::Docker),
+            b"stockade-ssh" => Some(Self::Ssh),
             _ => None,
         }
     }
 
     /// Does what it was started for; gives the exit code.
     pub(crate) fn run(self, arguments: &[&[u8]]) -> i32 {
+        if self == Self::Ssh {
+            return ssh::run(arguments);
+        }
         let secret = variable(DOCKER_SECRET);
         let end = match Question::of(self, arguments, secret.as_deref()) {
             Ok(Errand::Ask(question)) => question.told(ask(&question)),
@@ -111,6 +118,7 @@ impl<'a> Question<'a> {
                 (None, _) => Err("docker asks for get, list, store, erase or version"),
             },
             (Tool::Docker, _) => Err("usage: docker-credential-stockade get|list|store|erase|version"),
+            (Tool::Ssh, _) => Err("it asks for a session, not for a placeholder"),
         }
     }
 

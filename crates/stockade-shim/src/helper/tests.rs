@@ -9,6 +9,7 @@ fn a_tool_is_known_by_its_name_alone() {
         (&b"stockade-credential"[..], Some(Tool::Credential)),
         (b"/run/stockade/bin/stockade-credential", Some(Tool::Credential)),
         (b"/x/docker-credential-stockade", Some(Tool::Docker)),
+        (b"/run/stockade/bin/stockade-ssh", Some(Tool::Ssh)),
         (b"stockade-shim", None),
         (b"stockade-credential/", None),
         (b"xstockade-credential", None),

@@ -204,7 +204,7 @@ mod tests {
     fn check(written: &Json) -> Result<Option<Ssh>, String> {
         read(&"T".parse().unwrap(), Some(written)).map_err(|error| match error {
             BadValue::Content { problem } => problem,
-            other => panic!("{other:?}"),
+            other @ BadValue::Type { .. } => panic!("{other:?}"),
         })
     }
 

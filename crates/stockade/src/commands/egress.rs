@@ -27,10 +27,11 @@ use stockade_egress::rules::Rules;
 use stockade_egress::rules::learn::Learnt;
 use stockade_egress::secrets::binding::{Budget, Form, Place, Places};
 use stockade_egress::secrets::{LookUp, NoSecrets, Renewed};
+use stockade_egress::ssh;
 use stockade_egress::{Binding, Event, SecretValue, Secrets};
 
 use super::broker::connection;
-use crate::egress::deliver::DeskKind;
+use crate::egress::deliver::{DeskKind, SshUse};
 use crate::egress::order::{self, Misuse, Order, Part, Substitute, Word};
 use crate::egress::record::{Record, Row};
 use crate::egress::{confine, judge, login};
@@ -108,6 +109,7 @@ fn task(order: Order, guest: OwnedFd, broker: Option<OwnedFd>, logins: Vec<File>
         form: match substitute.form {
             order::Form::Text => Form::Plain,
             order::Form::Aws => Form::AwsKeys,
+            order::Form::Ssh => Form::SshKey,
         },
         budget: Budget {
             expires: substitute.max_seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
@@ -143,6 +145,9 @@ fn at_the_desk(desk: order::Desk) -> Desk {
         DeskKind::AwsEndpoint => Kind::AwsEndpoint,
         DeskKind::GcpMetadata { project, email, scopes } => {
             Kind::GcpMetadata { project, email: email.unwrap_or_else(|| NO_ACCOUNT.to_owned()), scopes }
+        }
+        DeskKind::Ssh(SshUse { user, host_keys, repositories, push }) => {
+            Kind::Ssh(ssh::Use { user, host_keys, repositories, access: if push { ssh::Access::Push } else { ssh::Access::Fetch } })
         }
     };
     let entries = desk.entries.into_iter().map(|(binding, as_what)| Entry { binding, kind: kind(as_what) });

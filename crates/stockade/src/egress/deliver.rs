@@ -14,6 +14,7 @@ mod git;
 mod kubernetes;
 mod lay;
 mod packages;
+mod ssh;
 mod ssh_agent;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use stockade_core::credential::Delivery;
 use stockade_core::host::HostPattern;
+use stockade_core::repository::RepositoryPattern;
 use stockade_core::secret::SecretName;
 use stockade_sandbox::wayout::PLACE;
 
@@ -57,6 +59,8 @@ pub(crate) struct Given {
     pub(crate) gcp: Option<Account>,
     /// Where, and as whom, it is logged in with over SSH.
     pub(crate) logins: Option<Logins>,
+    /// What its key may be used for over SSH.
+    pub(crate) ssh: Option<SshUse>,
 }
 
 /// A cluster.
@@ -76,6 +80,20 @@ pub(crate) struct Account {
     pub(crate) scopes: Vec<String>,
 }
 
+/// What a key may be used for over SSH.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SshUse {
+    /// Who logs in.
+    pub(crate) user: String,
+    /// Keys that the hosts may have.
+    pub(crate) host_keys: Vec<String>,
+    /// Repositories that may be asked for.
+    pub(crate) repositories: Vec<RepositoryPattern>,
+    /// Whether they may be written to.
+    pub(crate) push: bool,
+}
+
 /// What the desk answers as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
@@ -90,6 +108,8 @@ pub(crate) enum DeskKind {
     AwsEndpoint,
     /// Google's metadata server.
     GcpMetadata { project: Option<String>, email: Option<String>, scopes: Vec<String> },
+    /// Git's `ssh`.
+    Ssh(SshUse),
 }
 
 /// Everything that is needed inside.
@@ -138,7 +158,7 @@ pub(crate) fn deliver(given: &[Given], counter: Counter<'_>) -> Result<Delivered
                 Delivery::Npm => making.npm(one)?,
                 Delivery::Pip => making.pip(one)?,
                 Delivery::Cargo => making.cargo(one)?,
-                Delivery::Ssh => return Err(refused(one, "`ssh` is not in this version")),
+                Delivery::Ssh => making.ssh(at, one)?,
                 Delivery::SshAgent => making.ssh_agent(at, one)?,
             }
         }

@@ -105,6 +105,8 @@ pub(crate) enum Form {
     Text,
     /// Keys of AWS: requests are signed anew.
     Aws,
+    /// A key for SSH: sessions are opened with it.
+    Ssh,
 }
 
 /// A part of a request.

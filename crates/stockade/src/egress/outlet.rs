@@ -27,9 +27,9 @@ use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::variables::Wiped;
 use stockade_sandbox::wayout::WayOut;
 use stockade_store::private_dir::ensure_private_dir;
-use stockade_store::settings::{OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings};
+use stockade_store::settings::{Access, OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings, Ssh};
 
-use super::deliver::{self, Account, Cluster, Counter, Delivered, Given, Logins};
+use super::deliver::{self, Account, Cluster, Counter, Delivered, Given, Logins, SshUse};
 use super::order::{self, Form, Misuse, Order, Part, Substitute, Trust, VERSION, Word};
 use super::processes::{self, Role};
 use super::record::{Record, Row};
@@ -164,6 +164,7 @@ impl<'a> Outlet<'a> {
 
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
+        self.check_ssh(&settings)?;
         let registration = self.register(id, Which::All)?;
         let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
         let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
@@ -240,6 +241,16 @@ impl<'a> Outlet<'a> {
         }
     }
 
+    /// What a key may be used for is known before anybody is asked for it: a pack can name the delivery too, and settings need not be made for it.
+    fn check_ssh(&self, settings: &[SecretSetting]) -> Result<(), Failure> {
+        for secret in self.reach.secrets.iter().filter(|secret| secret.deliveries.contains(&Delivery::Ssh)) {
+            let setting = settings.iter().find(|setting| setting.name == secret.name);
+            let checked = setting.ok_or_else(|| "your settings have no entry for it".to_owned()).and_then(SecretSetting::git_over_ssh);
+            checked.map_err(|why| Failure::new("secret", format!("`{}` cannot be used for git over SSH: {why}", secret.name)))?;
+        }
+        Ok(())
+    }
+
     /// Starts a broker where there are secrets, and gives it those.
     fn register(&self, id: &SandboxId, which: Which) -> Result<Option<Registration>, Failure> {
         let settings = self.secret_settings()?;
@@ -297,7 +308,11 @@ impl<'a> Outlet<'a> {
         let registered = owner.register(&label, purpose, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
         let Registered { bound, pass } = registered;
         lock(&self.keeper).replace(Keeper { role, owner, label });
-        let facts = bound.iter().map(|bound| (bound.binding.name().clone(), bound.fact.clone())).collect();
+        let fact = |bound: &Bound| {
+            let name = bound.binding.name();
+            (name.clone(), Fact { scope: ssh_scope(name, self.reach, &settings).or(bound.fact.scope.clone()), ..bound.fact.clone() })
+        };
+        let facts = bound.iter().map(fact).collect();
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         let (lookup, pass) = lookup.connect(pass)?;
         Ok(Some(Registration { lookup, pass, bound }))
@@ -422,6 +437,13 @@ impl Drop for Outlet<'_> {
     }
 }
 
+/// What a key may be used for, as receipts say it.
+fn ssh_scope(name: &SecretName, reach: &Reach, settings: &[SecretSetting]) -> Option<String> {
+    let is_ssh = |secret: &SecretUse| secret.name == *name && secret.deliveries.contains(&Delivery::Ssh);
+    let setting = settings.iter().find(|setting| setting.name == *name).filter(|_| reach.secrets.iter().any(is_ssh))?;
+    setting.git_over_ssh().ok().map(Ssh::scope)
+}
+
 /// Who gives a secret, as receipts say it.
 fn adapter(name: &SecretName, settings: &[SecretSetting]) -> String {
     let source = settings.iter().find(|setting| setting.name == *name).map(|setting| &setting.source);
@@ -458,6 +480,12 @@ fn given(secret: &SecretUse, bound: &Bound, settings: &[SecretSetting]) -> Given
         logins: setting
             .and_then(|setting| setting.ssh.as_ref())
             .map(|ssh| Logins { host_keys: ssh.host_keys.clone(), user: ssh.user.clone() }),
+        ssh: setting.and_then(|setting| setting.ssh.as_ref()).map(|ssh| SshUse {
+            user: ssh.user.clone(),
+            host_keys: ssh.host_keys.clone(),
+            repositories: ssh.repositories.clone(),
+            push: ssh.access == Access::Push,
+        }),
     }
 }
 
@@ -515,7 +543,13 @@ pub(crate) fn substitute(bound: &Bound, form: Form, settings: &[SecretSetting]) 
 /// What a secret is to egress.
 fn form(secret: &SecretUse) -> Form {
     let aws = |delivery: &Delivery| matches!(delivery, Delivery::AwsKeys | Delivery::AwsEndpoint);
-    if secret.deliveries.iter().any(aws) { Form::Aws } else { Form::Text }
+    if secret.deliveries.contains(&Delivery::Ssh) {
+        Form::Ssh
+    } else if secret.deliveries.iter().any(aws) {
+        Form::Aws
+    } else {
+        Form::Text
+    }
 }
 
 fn part(place: Place) -> Part {

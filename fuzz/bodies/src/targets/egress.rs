@@ -1,5 +1,5 @@
-//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts, messages to the agent of SSH; and the
-//! search for placeholders and values, however the bytes are cut.
+//! Everything egress reads from a sandbox: request heads, client hellos, SOCKS5, DNS, passed openings, hosts, messages to the agent of SSH, commands
+//! of git; and the search for placeholders and values, however the bytes are cut.
 
 use std::net::Ipv4Addr;
 
@@ -18,6 +18,7 @@ use stockade_egress::proxy::socks;
 use stockade_egress::rules::path::{PathPattern, segments};
 use stockade_egress::secrets::scrub::Scrubber;
 use stockade_egress::secrets::substitute::BodyReplacer;
+use stockade_egress::ssh::command::Command;
 use stockade_egress::tls::hello;
 use stockade_egress::{Opening, SecretValue};
 
@@ -30,7 +31,7 @@ const PLACEHOLDER: &[u8] = b"ghp_fakefakefakefake0fake0012345";
 /// The first byte says what the rest is.
 pub fn body(data: &[u8]) {
     let mut input = Input(data);
-    match input.byte() % 12 {
+    match input.byte() % 13 {
         0 => heads(input),
         1 => drop(hello::read(input.0)),
         2 => socks5(input.0),
@@ -41,8 +42,9 @@ pub fn body(data: &[u8]) {
         7 => opening(input.0),
         8 => metered(input),
         9 => signed(&String::from_utf8_lossy(input.0)),
+        10 => asked(input.0),
         11 => agent(input.0),
-        _ => asked(input.0),
+        _ => commanded(input.0),
     }
 }
 
@@ -51,7 +53,9 @@ fn agent(message: &[u8]) {
     const SESSION: &[u8] = b"the hash of a key exchange......";
     let written = |kind: u8, strings: &[&[u8]], rest: &[u8]| {
         let mut bytes = vec![kind];
-        strings.iter().for_each(|string| push_string(&mut bytes, string));
+        for string in strings {
+            push_string(&mut bytes, string);
+        }
         [bytes.as_slice(), rest].concat()
     };
     match Request::parse(message) {
@@ -84,6 +88,27 @@ fn signed(header: &str) {
         assert!(!claim.key_id.is_empty() && claim.signed.iter().any(|name| name == "host"), "{claim:?}");
         assert!(claim.signed.iter().all(|name| !name.is_empty() && !name.bytes().any(|byte| byte.is_ascii_uppercase())), "{claim:?}");
     }
+}
+
+/// A command for a server of git, once understood, is sent as text that means the same, and to a shell is two words and nothing else.
+fn commanded(text: &[u8]) {
+    let Ok(command) = Command::parse(text) else { return };
+    let sent = command.text();
+    assert_eq!(Command::parse(sent.as_bytes()).as_ref(), Ok(&command), "{sent}");
+    let (program, quoted) = sent.split_once(' ').expect("two words");
+    assert!(program.starts_with("git-") && program.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase()), "{sent}");
+    // As a shell reads it, written for the purpose: nothing outside quotes but an escaped letter.
+    let (mut within, mut escaped) = (false, false);
+    for letter in quoted.chars() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\'' => within = !within,
+            '\\' if !within => escaped = true,
+            _ => assert!(within, "{sent}"),
+        }
+    }
+    assert!(!within && !escaped, "{sent}");
+    assert!(command.repository.as_str().split('/').all(|part| !matches!(part, "" | "." | ".." | ".git")), "{sent}");
 }
 
 /// What tools say at the desk is read without a panic, and a server that is named is one line of what was said.
@@ -282,6 +307,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed(11, &[11]),
         seed(11, b"\x1b\x00\x00\x00\x18session-bind@openssh.com\x00\x00\x00\x04host\x00\x00\x00\x01s\x00\x00\x00\x01x\x00"),
         seed(11, b"\x0d\x00\x00\x00\x0f\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x6e\x00\x00\x00\x20the hash of a key exchange......\x32\x00\x00\x00\x03git\x00\x00\x00\x0essh-connection\x00\x00\x00\x09publickey\x01\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x0f\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x00"),
+        seed(12, b"git-upload-pack 'org/site.git'"),
+        seed(12, br"git receive-pack '~ann/a'\''b'\!'c'"),
         seed(3, question),
         seed(4, b"xn--bcher-kva.example"),
         seed(4, b"/a/b%20c/d"),

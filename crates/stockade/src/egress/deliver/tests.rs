@@ -16,6 +16,7 @@ fn given(name: &str, hosts: &[&str], deliveries: &[Delivery]) -> Given {
         kubernetes: None,
         gcp: None,
         logins: None,
+        ssh: None,
     }
 }
 
@@ -232,8 +233,30 @@ fn google_has_a_metadata_server_or_a_file() {
 }
 
 #[test]
+fn git_has_the_tool_for_ssh_and_nothing_of_a_key() {
+    let one = |name: &str| {
+        let ssh = SshUse { user: "git".into(), host_keys: vec!["k".into()], repositories: vec!["org/*".parse().unwrap()], push: false };
+        Given { ssh: Some(ssh), ..given(name, &["github.com:22"], &[Delivery::Ssh]) }
+    };
+    let (first, second) = (one("A"), one("B"));
+    let tool = ("GIT_SSH_COMMAND", "/run/stockade/bin/stockade-ssh");
+    let kinds = [&first, &second].map(|one| DeskKind::Ssh(one.ssh.clone().unwrap()));
+    assert_eq!(
+        of(&[first.clone(), second.clone()]),
+        Delivered {
+            environment: variables(&[tool, ("GIT_SSH_VARIANT", "ssh"), DESK_AT]),
+            programs: vec!["/run/stockade/bin/stockade-ssh".into()],
+            desk: kinds.into_iter().enumerate().collect(),
+            ..Delivered::default()
+        }
+    );
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
-    assert!(refusal(&[given("S", &["github.com"], &[Delivery::Ssh])]).contains("not in this version"));
+    assert!(refusal(&[given("S", &["github.com:22"], &[Delivery::Ssh])]).contains("no `ssh`"));
+    assert!(refusal(&[given("S", &[], &[Delivery::Ssh])]).contains("bound to a host"));
+    assert!(refusal(&[given("S", &["github.com:22"], &[Delivery::Ssh, Delivery::Variable])]).contains("only delivery"));
     assert!(refusal(&[given("A", &[], &[Delivery::Git])]).contains("bound to a host"));
     // A variable that something else needs.
     let taken = [given("GIT_CONFIG_COUNT", &["a.example"], &[Delivery::Variable]), given("A", &["a.example"], &[Delivery::Git])];

@@ -13,6 +13,7 @@ mod images;
 mod kubernetes;
 mod minted;
 mod packages;
+mod ssh;
 mod ssh_agent;
 mod stage;
 mod standing;

@@ -1,0 +1,271 @@
+//! git over SSH against a real `sshd`: the key is outside, and the repository, the direction and the host's key are held to.
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::as_both;
+use super::stage::{Stage, bound};
+use crate::Outcome;
+use crate::egress::world::words;
+
+const SSHD: &str = "/usr/sbin/sshd";
+/// Three refusals of a dead host must not be three minutes.
+const NOT_FOREVER: Duration = Duration::from_secs(120);
+
+/// A server of somebody else: root's, whoever runs the sandbox. It lets in whom its authority signed, and one key without.
+struct Sshd {
+    child: Child,
+    port: u16,
+    directory: PathBuf,
+    host_key: String,
+}
+
+impl Sshd {
+    fn start(stage: &Stage) -> Self {
+        let directory = stage.world.outside.join("sshd");
+        let at = directory.display();
+        run(&format!(
+            "install -d -m 755 /run/sshd; install -d -m 755 {at} {at}/home/org; cd {at}
+             for key in host authority client signed other; do ssh-keygen -q -t ed25519 -N '' -C '' -f $key; done
+             ssh-keygen -q -t rsa -b 2048 -N '' -C '' -f rsa; ssh-keygen -q -t ed25519 -N secret -C '' -f locked
+             ssh-keygen -q -s authority -I a-test -n root -V -1m:+10m signed.pub
+             cat client.pub other.pub > authorized; chmod 600 authorized
+             for name in site other; do
+               git init -q --bare home/org/$name.git; git -C home/org/$name.git symbolic-ref HEAD refs/heads/main
+               git init -q -b main seed-$name; echo $name > seed-$name/file; git -C seed-$name add file
+               git -C seed-$name -c user.name=a -c user.email=a@b commit -qm $name; git -C seed-$name push -q ../home/org/$name.git main
+             done
+             chown -R {0}:{0} client* signed* rsa* locked* host.pub",
+            stage.world.who.uid()
+        ));
+        std::fs::write(
+            directory.join("forced"),
+            format!(
+                "echo \"$GIT_PROTOCOL $SSH_ORIGINAL_COMMAND\" >> {at}/asked\ncase $SSH_ORIGINAL_COMMAND in *org/dies*) printf 0; kill -9 $PPID; sleep 60;; esac\n\
+                 export HOME={at}/home GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'\ncd; exec git shell -c \"$SSH_ORIGINAL_COMMAND\"\n"
+            ),
+        )
+        .expect("written");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let config = format!(
+            "ListenAddress 127.0.0.1:{port}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nTrustedUserCAKeys {at}/authority.pub\nPermitRootLogin yes\n\
+             StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand /bin/bash {at}/forced\n"
+        );
+        std::fs::write(directory.join("config"), config).expect("written");
+        let mut command = Command::new(SSHD);
+        command.args(["-D", "-f"]).arg(directory.join("config")).arg("-E").arg(directory.join("log")).stdin(Stdio::null());
+        let child = command.spawn().expect("sshd starts; `cargo xtask test` installs it");
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{}", std::fs::read_to_string(directory.join("log")).unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let host_key = std::fs::read_to_string(directory.join("host.pub")).expect("the host's key").trim().to_owned();
+        Self { child, port, directory, host_key }
+    }
+
+    fn key(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn asked(&self) -> String {
+        std::fs::read_to_string(self.directory.join("asked")).unwrap_or_default()
+    }
+
+    /// A secret of this key, with these fields of `ssh` beside the host's key.
+    fn secret(&self, key: &str, fields: &Value) -> Value {
+        let mut ssh = json!({ "hostKeys": [self.host_key], "repositories": ["org/site"], "user": "root" });
+        ssh.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+        json!({ "source": "file", "path": self.key(key), "delivery": "ssh", "ssh": ssh })
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(script: &str) {
+    let status = Command::new("bash").args(["-euc", script]).status().expect("bash");
+    assert!(status.success(), "{script}");
+}
+
+/// A script inside with the secret `DEPLOY` bound to the server.
+fn inside(stage: &Stage, flags: &[String], script: &str) -> Outcome {
+    let script = format!("cd /tmp; export GIT_TERMINAL_PROMPT=0\n{script}");
+    stage.stockade(&[&["run"][..], &words(flags), &["--", "bash", "-c", &script]].concat())
+}
+
+fn hex_of_file(path: &str) -> String {
+    let text = std::fs::read(path).expect("a key");
+    // Windows of a search do not cross lines: what is kept has none.
+    text.iter().filter(|byte| **byte != b'\n').fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[test]
+fn git_fetches_over_ssh_and_the_key_is_nowhere_inside() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let (host, url) = (sshd.host(), format!("ssh://root@{}/~/org", sshd.host()));
+        stage.settings(&json!({ "DEPLOY": sshd.secret("client", &json!({})) }));
+        let hidden = hex_of_file(&sshd.key("client"));
+        let script = format!(
+            "git clone -q {url}/site.git copy && cat copy/file && env | grep ^GIT_SSH | sort && ls /run/stockade/bin
+             cd $OLDPWD; python3 search.py {hidden}
+             cd /tmp/copy; echo more >> file; git -c user.name=a -c user.email=a@b commit -qam more
+             git push -q origin HEAD:main || echo no push
+             git ls-remote {url}/other || echo no other
+             git ls-remote {url}/../org/site || echo no dots
+             git ls-remote ssh://root@127.0.0.1:9/~/org/site || echo no host
+             git ls-remote ssh://nobody@{host}/~/org/site || echo no user
+             $GIT_SSH_COMMAND -p {port} root@127.0.0.1 || echo no shell
+             $GIT_SSH_COMMAND -p {port} root@127.0.0.1 id || echo no command
+             GIT_SSH_COMMAND=\"$GIT_SSH_COMMAND -o ProxyCommand=id\" git ls-remote {url}/site || echo no proxy",
+            port = sshd.port
+        );
+        let script = script.replace("$OLDPWD", &stage.world.work.display().to_string());
+        let outcome = inside(stage, &bound("DEPLOY", &host, &["127.0.0.1:9"]), &script);
+        assert_eq!(
+            outcome.stdout,
+            "site\nGIT_SSH_COMMAND=/run/stockade/bin/stockade-ssh\nGIT_SSH_VARIANT=ssh\nstockade-ssh\n\
+             no push\nno other\nno dots\nno host\nno user\nno shell\nno command\nno proxy\n",
+            "{outcome:?}"
+        );
+        for says in [
+            "searched: True []",
+            "`ssh.push` of the secret is false",
+            "the repository `org/other` is none",
+            "no secret for SSH is bound to `127.0.0.1:9`",
+            "one logs in as `root` there, not as `nobody`",
+            "there are no shells",
+            "only `git-upload-pack`",
+            "options of ssh cannot be set",
+        ] {
+            assert!(outcome.stderr.contains(says), "{says}: {}", outcome.stderr);
+        }
+        // Only what was allowed was ever asked, in the newer protocol.
+        assert_eq!(sshd.asked(), "version=2 git-upload-pack '~/org/site.git'\n");
+        let receipt = stage.receipt();
+        let scope = format!("{host}: ssh org/site fetch");
+        assert_eq!(receipt["credentials"], json!([{"adapter": "secret", "id": "DEPLOY", "scope": scope, "delivery": "proxy-only"}]));
+        let id = receipt["id"].as_str().expect("an id");
+        let shown = stage.stockade(&["receipts", "show", id, "--json"]).stdout;
+        for part in ["FETCH", "PUSH", "ssh-push", "ssh-repository", "ssh-command", "/org/site"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    });
+}
+
+#[test]
+fn git_pushes_where_that_is_allowed_and_a_certificate_lets_in() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let url = format!("ssh://{}/~/org/site", sshd.host());
+        // What a program prints: a key that nobody knows, and the certificate that makes it known for ten minutes.
+        let secret = sshd.secret("signed", &json!({ "push": true, "repositories": ["org/*"] }));
+        let command = format!("cat {0} {0}-cert.pub", sshd.key("signed"));
+        let mut minted = json!({ "source": "command", "command": ["/bin/sh", "-c", command], "delivery": "ssh" });
+        minted["ssh"] = secret["ssh"].clone();
+        stage.settings(&json!({ "DEPLOY": minted }));
+        let script = format!(
+            "git clone -q {url} copy; cd copy; echo two > file; git -c user.name=a -c user.email=a@b commit -qam two; git push -q origin HEAD:main; git ls-remote -q {url} | wc -l"
+        );
+        let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("set -e; {script}"));
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "2\n"), "{outcome:?}");
+        let log =
+            Command::new("git").args(["-C"]).arg(sshd.directory.join("home/org/site.git")).args(["log", "--format=%s", "main"]).output();
+        assert_eq!(String::from_utf8(log.expect("git").stdout).expect("text"), "two\nsite\n");
+        // The same key without its certificate is not let in.
+        stage.settings(&json!({ "DEPLOY": secret }));
+        let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("git ls-remote {url}"));
+        assert!(outcome.code != Some(0) && outcome.stderr.contains("does not let `root` in with the key SHA256:"), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_key_is_taken_from_the_store_and_two_secrets_share_a_host() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        stage.store("FIRST", &std::fs::read_to_string(sshd.key("client")).expect("a key"));
+        stage.store("SECOND", &std::fs::read_to_string(sshd.key("other")).expect("a key"));
+        let of = |repository: &str| json!({ "source": "store", "delivery": "ssh", "ssh": sshd.secret("client", &json!({ "repositories": [repository] }))["ssh"] });
+        stage.settings(&json!({ "FIRST": of("org/site"), "SECOND": of("org/other") }));
+        let flags = [bound("FIRST", &sshd.host(), &[]), bound("SECOND", &sshd.host(), &[])].concat();
+        let url = format!("ssh://root@{}/~/org", sshd.host());
+        let outcome = inside(
+            stage,
+            &flags,
+            &format!("for one in site other; do git clone -q {url}/$one && cat $one/file; done; git ls-remote {url}/third || echo no"),
+        );
+        assert_eq!(outcome.stdout, "site\nother\nno\n", "{outcome:?}");
+        let log = std::fs::read_to_string(sshd.directory.join("log")).expect("a log");
+        let accepted: Vec<&str> = log.lines().filter(|line| line.contains("Accepted publickey")).collect();
+        assert!(accepted.len() == 2 && accepted[0].split_whitespace().last() != accepted[1].split_whitespace().last(), "{log}");
+    });
+}
+
+#[test]
+fn a_host_that_is_not_known_or_not_well_is_told_and_does_not_hang() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let url = |host: &str, name: &str| format!("ssh://root@{host}/~/org/{name}");
+        let other = std::fs::read_to_string(sshd.key("authority.pub")).expect("a key").trim().to_owned();
+        stage.settings(&json!({ "DEPLOY": sshd.secret("client", &json!({ "hostKeys": [other] })) }));
+        let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("git ls-remote {}", url(&sshd.host(), "site")));
+        let shown = Command::new("ssh-keygen").args(["-lf", &sshd.key("host.pub")]).output().expect("ssh-keygen").stdout;
+        let fingerprint = String::from_utf8(shown).expect("text").split_whitespace().nth(1).expect("a fingerprint").to_owned();
+        assert!(outcome.code != Some(0) && outcome.stderr.contains(&fingerprint), "{fingerprint}: {outcome:?}");
+        assert!(outcome.stderr.contains(&format!("add \"{}\" to `ssh.hostKeys`", sshd.host_key)), "{outcome:?}");
+        assert_eq!(sshd.asked(), "", "nothing was asked of it");
+
+        // One that dies in the middle, and one that never says anything.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let silent_host = silent.local_addr().expect("an address").to_string();
+        stage.settings(&json!({ "DEPLOY": sshd.secret("client", &json!({ "repositories": ["org/*"] })) }));
+        let began = Instant::now();
+        let flags = bound("DEPLOY", &format!("{},{silent_host}", sshd.host()), &[]);
+        let script = format!(
+            "git ls-remote {} && echo lives; git ls-remote {} && echo speaks; echo over",
+            url(&sshd.host(), "dies"),
+            url(&silent_host, "site")
+        );
+        let outcome = inside(stage, &flags, &script);
+        assert_eq!(outcome.stdout, "over\n", "{outcome:?}");
+        assert!(outcome.stderr.contains("broke off") && outcome.stderr.contains("did not stand in time"), "{outcome:?}");
+        assert!(began.elapsed() < NOT_FOREVER, "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_fix() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let url = format!("ssh://root@{}/~/org/site", sshd.host());
+        for (key, says) in [("rsa", "ssh-keygen -t ed25519"), ("locked", "passphrase")] {
+            stage.settings(&json!({ "DEPLOY": sshd.secret(key, &json!({})) }));
+            let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("git ls-remote {url}"));
+            assert!(outcome.code != Some(0) && outcome.stderr.contains(says), "{key}: {outcome:?}");
+        }
+        // Settings that say too little are never in force.
+        for (fields, says) in [(json!({ "hostKeys": [] }), "ssh-keyscan"), (json!({ "repositories": [] }), "org/repository")] {
+            let written = json!({ "DEPLOY": sshd.secret("client", &fields) });
+            let set = stage.stockade(&["config", "set", "secrets", &written.to_string()]);
+            assert!(set.code != Some(0) && set.stderr.contains(says), "{set:?}");
+        }
+        assert_eq!(sshd.asked(), "");
+    });
+}
