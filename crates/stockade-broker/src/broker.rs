@@ -91,6 +91,18 @@ pub struct Fact {
     pub scope: Option<String>,
     /// When it ends.
     pub expires: Option<SystemTime>,
+    /// What becomes of it after the call.
+    pub after: After,
+}
+
+/// What becomes of a credential when its sandbox has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum After {
+    /// Nothing: it is kept for others, or nobody can end it.
+    #[default]
+    Stays,
+    /// It was minted for that sandbox alone, and is given back.
+    GivenBack,
 }
 
 /// Lets its holder ask for the values of one sandbox.
@@ -361,8 +373,9 @@ impl Broker {
                     "secret"
                 }
             };
-            let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires };
             let slot = self.slot_of(sandbox, &wish);
+            let after = if slot.1.is_some() && lock(&lease.revoke).is_some() { After::GivenBack } else { After::Stays };
+            let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires, after };
             entries.insert(name, Entry { slot, caller: wish.caller.map(Arc::new), account, values });
             bound.push(Bound { binding: wish.binding, placeholder, fact });
         }

@@ -379,7 +379,7 @@ fn everybody_is_told_when_the_broker_goes() {
 /// Connects, says hello as an owner, and prints how many bytes of an answer came.
 const CALLER: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\2\\1'); print(len(s.recv(99)))
+try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\3\\1'); print(len(s.recv(99)))
 except (BrokenPipeError, ConnectionResetError): print(0)";
 
 #[test]
@@ -391,7 +391,7 @@ fn other_users_and_those_in_a_namespace_of_their_own_are_turned_away() {
     std::fs::set_permissions(ground.root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     let broker = Arc::clone(&ground.broker);
-    std::thread::spawn(move || server::listen(&broker, &listener, None));
+    std::thread::spawn(move || server::listen(&broker, listener, None));
     let answer = |through: &[&str]| {
         let words: Vec<&str> = through.iter().copied().chain(["/usr/bin/python3", "-c", CALLER, path.to_str().unwrap()]).collect();
         #[expect(clippy::disallowed_methods, reason = "a test is somebody else")]

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::codec::{Reader, Writer};
 use super::frame::FrameError;
 use crate::binding::{MAX_HOSTS, SecretBinding};
-use crate::broker::{Fact, Keep, MAX_SECRETS, Pass, SandboxLabel, Wish};
+use crate::broker::{After, Fact, Keep, MAX_SECRETS, Pass, SandboxLabel, Wish};
 use crate::budget::Bytes;
 use crate::sign::{MAX_MESSAGE, SIGNATURE};
 use crate::ticket::{KEY, MAX_PURPOSE, Ticket};
@@ -310,7 +310,11 @@ impl Reply {
                 let head = Writer::new(2, 0).word(*id).bytes(pass).short(placeholders.len() as u16);
                 placeholders.iter().fold(head, |writer, (placeholder, fact)| {
                     let writer = writer.bytes(placeholder.as_bytes()).bytes(fact.adapter.as_bytes());
-                    writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires)
+                    let writer = writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires);
+                    writer.byte(match fact.after {
+                        After::Stays => 1,
+                        After::GivenBack => 2,
+                    })
                 })
             }
             Self::Value { id, value, expires, fresh_until, keep, bytes } => {
@@ -470,7 +474,13 @@ fn exactly<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], FrameErro
 
 fn fact(reader: &mut Reader<'_>) -> Result<Fact, FrameError> {
     let (adapter, scope) = (text(reader)?, text(reader)?);
-    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires: reader.time()? })
+    let expires = reader.time()?;
+    let after = match reader.byte()? {
+        1 => After::Stays,
+        2 => After::GivenBack,
+        _ => return Err(FrameError::Malformed("an unknown end of a credential")),
+    };
+    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires, after })
 }
 
 fn label(reader: &mut Reader<'_>) -> Result<SandboxLabel, FrameError> {
@@ -540,8 +550,8 @@ mod tests {
                 id: 1,
                 pass: [5; 16],
                 placeholders: vec![
-                    ("x".repeat(16), Fact { adapter: "secret".into(), scope: None, expires: None }),
-                    ("y".repeat(40), Fact { adapter: "aws".into(), scope: Some("arn".into()), expires: Some(at) }),
+                    ("x".repeat(16), Fact { adapter: "secret".into(), ..Fact::default() }),
+                    ("y".repeat(40), Fact { adapter: "vault".into(), scope: Some("arn".into()), expires: Some(at), after: After::GivenBack }),
                 ],
             },
             given(None, Keep::UntilStale),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
+use stockade_broker::broker::{After, Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
 use stockade_broker::client::{ClientError, Owner};
 use stockade_broker::{SecretName, SecretValue};
 use stockade_core::credential::{Class, Delivery};
@@ -88,6 +88,10 @@ struct Keeper {
     role: Option<Role>,
     owner: Owner,
     label: SandboxLabel,
+    /// Secrets that are given back at the end.
+    borrowed: Vec<SecretName>,
+    /// Where the connection goes then.
+    kept: Option<standing::Kept>,
 }
 
 /// Which secrets are registered.
@@ -282,7 +286,7 @@ impl<'a> Outlet<'a> {
             };
             wishes.push(Wish { binding, caller, class });
         }
-        let standing::Way { mut owner, lookup, role } = standing::way(self.context)?;
+        let standing::Way { mut owner, lookup, role, kept } = standing::way(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
             let failure = Failure::new("secret", error.to_string());
             match error.hint() {
@@ -294,7 +298,8 @@ impl<'a> Outlet<'a> {
         let purpose = if self.reach.purpose.is_empty() { USUAL } else { self.reach.purpose.as_str() };
         let registered = owner.register(&label, purpose, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
         let Registered { bound, pass } = registered;
-        lock(&self.keeper).replace(Keeper { role, owner, label });
+        let borrowed = bound.iter().filter(|bound| bound.fact.after == After::GivenBack).map(|bound| bound.binding.name().clone());
+        lock(&self.keeper).replace(Keeper { role, owner, label, borrowed: borrowed.collect(), kept });
         let facts = bound.iter().map(|bound| (bound.binding.name().clone(), bound.fact.clone())).collect();
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         let (lookup, pass) = lookup.connect(pass)?;
@@ -407,15 +412,17 @@ fn lock(keeper: &Mutex<Option<Keeper>>) -> MutexGuard<'_, Option<Keeper>> {
 impl Drop for Outlet<'_> {
     fn drop(&mut self) {
         let keeper = lock(&self.keeper).take();
-        if let Some(Keeper { role, mut owner, label }) = keeper {
-            // What was minted for this sandbox alone is given back; a broker that is gone gives back nothing, and everything ends by itself.
-            if let Err(error @ ClientError::Refused { .. }) = owner.release(&label) {
-                self.context.printer.warning(error.to_string());
-            }
-            drop(owner);
-            if let Some(role) = role {
-                role.wait();
-            }
+        let Some(Keeper { role, mut owner, label, borrowed, kept }) = keeper else { return };
+        // What was minted for this sandbox alone is given back; that is worth waiting for, so that a failure is told.
+        let released = if borrowed.is_empty() { owner.leave(&label) } else { owner.release(&label) };
+        match (released, kept) {
+            (Ok(()), Some(kept)) => kept.keep(owner),
+            (Ok(()), None) => drop(owner),
+            (Err(error @ ClientError::Refused { .. }), _) => self.context.printer.warning(error.to_string()),
+            (Err(_), _) => {}
+        }
+        if let Some(role) = role {
+            role.wait();
         }
     }
 }
