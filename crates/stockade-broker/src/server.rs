@@ -269,6 +269,7 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
 
 fn refused(id: u32, error: &BrokerError) -> Reply {
     let why = match error {
+        BrokerError::Source(source) if source.is_refused() => Refusal::Provider,
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
         BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
             Refusal::NotBound

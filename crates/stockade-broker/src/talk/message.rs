@@ -192,6 +192,8 @@ pub enum Refusal {
     NotBound,
     /// The source gave no value.
     NoValue,
+    /// A provider has looked at what it was asked with, and refuses it.
+    Provider,
     /// The budget is used up.
     UsedUp,
     /// The role may not ask that.
@@ -200,7 +202,8 @@ pub enum Refusal {
     Busy,
 }
 
-const REFUSALS: [Refusal; 6] = [Refusal::Sandbox, Refusal::NotBound, Refusal::NoValue, Refusal::UsedUp, Refusal::Role, Refusal::Busy];
+const REFUSALS: [Refusal; 7] =
+    [Refusal::Sandbox, Refusal::NotBound, Refusal::NoValue, Refusal::UsedUp, Refusal::Role, Refusal::Busy, Refusal::Provider];
 
 impl Ask {
     /// The body of a frame.
@@ -311,10 +314,12 @@ impl Reply {
                 placeholders.iter().fold(head, |writer, (placeholder, fact)| {
                     let writer = writer.bytes(placeholder.as_bytes()).bytes(fact.adapter.as_bytes());
                     let writer = writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires);
-                    writer.byte(match fact.after {
-                        After::Stays => 1,
-                        After::GivenBack => 2,
-                    })
+                    writer
+                        .byte(match fact.after {
+                            After::Stays => 1,
+                            After::GivenBack => 2,
+                        })
+                        .bytes(fact.note.as_deref().unwrap_or_default().as_bytes())
                 })
             }
             Self::Value { id, value, expires, fresh_until, keep, bytes } => {
@@ -480,7 +485,8 @@ fn fact(reader: &mut Reader<'_>) -> Result<Fact, FrameError> {
         2 => After::GivenBack,
         _ => return Err(FrameError::Malformed("an unknown end of a credential")),
     };
-    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires, after })
+    let note = text(reader)?;
+    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires, after, note: (!note.is_empty()).then_some(note) })
 }
 
 fn label(reader: &mut Reader<'_>) -> Result<SandboxLabel, FrameError> {
@@ -551,7 +557,16 @@ mod tests {
                 pass: [5; 16],
                 placeholders: vec![
                     ("x".repeat(16), Fact { adapter: "secret".into(), ..Fact::default() }),
-                    ("y".repeat(40), Fact { adapter: "vault".into(), scope: Some("arn".into()), expires: Some(at), after: After::GivenBack }),
+                    (
+                        "y".repeat(40),
+                        Fact {
+                            adapter: "vault".into(),
+                            scope: Some("arn".into()),
+                            expires: Some(at),
+                            after: After::GivenBack,
+                            note: Some("late".into()),
+                        },
+                    ),
                 ],
             },
             given(None, Keep::UntilStale),
@@ -565,6 +580,7 @@ mod tests {
             Reply::Signed { id: 7, signature: [9; SIGNATURE] },
             Reply::Done { id: 4 },
             Reply::Refused { id: 5, why: Refusal::Busy, message: "no".into(), hint: String::new() },
+            Reply::Refused { id: 8, why: Refusal::Provider, message: "no".into(), hint: String::new() },
         ]
     }
 

@@ -141,7 +141,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 ("x".repeat(16), Fact { adapter: "secret".into(), ..Fact::default() }),
                 (
                     "y".repeat(40),
-                    Fact { adapter: "vault".into(), scope: Some("path aws/creds/a".into()), expires: Some(at), after: After::GivenBack },
+                    Fact {
+                        adapter: "vault".into(),
+                        scope: Some("path aws/creds/a".into()),
+                        expires: Some(at),
+                        after: After::GivenBack,
+                        note: Some("the login was not given back".into()),
+                    },
                 ),
             ],
         },

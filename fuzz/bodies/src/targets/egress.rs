@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use stockade_core::host::{HostName, HostPattern};
-use stockade_egress::aws::sigv4::Claim;
 use stockade_egress::desk::tools;
 use stockade_egress::dns::{self, Known};
 use stockade_egress::http::head::{self, Framing, Guard};
@@ -16,6 +15,7 @@ use stockade_egress::secrets::scrub::Scrubber;
 use stockade_egress::secrets::substitute::BodyReplacer;
 use stockade_egress::tls::hello;
 use stockade_egress::{Opening, SecretValue};
+use stockade_sigv4::Claim;
 
 use crate::input::Input;
 
