@@ -1,4 +1,4 @@
-//! What a credential that is at hand adds to a call: a connection to the broker, a ticket, the registration, egress's own connection and the value, and
+//! What a credential that is at hand adds to a call: a ticket, the registration over a connection that is there, egress's own connection and the value, and
 //! the end of it; beside a plain fork+exec+wait.
 //!
 //! The broker serves from threads of this process, over the socket and with the messages that a server's own has.
@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use stockade_broker::broker::{Broker, SandboxLabel, Wish};
 use stockade_broker::client::{Lookup, Owner};
+use stockade_broker::peer::Only;
 use stockade_broker::server::{self, Made};
 use stockade_broker::sources::Surroundings;
 use stockade_broker::store::Store;
@@ -30,8 +31,8 @@ const SPAWN: &str = "fork, exec and wait of /bin/true";
 const BOUND: f64 = 0.2;
 const NAME: &str = "TOKEN";
 
-const ABOUT: &str = "A credential that was minted before and is still good, from the server's side of a call: connect to the broker, sign a ticket, register \
-the sandbox, connect as egress with its pass, have the value, and forget the sandbox.";
+const ABOUT: &str = "A credential that was minted before and is still good, from the server's side of a call: sign a ticket, register the sandbox over \
+a connection that an earlier call had, connect as egress with its pass, have the value, and forget the sandbox.";
 
 /// Takes the measure.
 pub(super) fn take(course: &Course<'_>) -> Result<(Section, Vec<Verdict>), Failure> {
@@ -59,23 +60,24 @@ fn at_hand(course: &Course<'_>) -> Result<Table, String> {
     let listener = UnixListener::bind(&socket).map_err(said)?;
     let (ours, theirs) = UnixStream::pair().map_err(said)?;
     let (first, rest) = (Arc::clone(&broker), Arc::clone(&broker));
+    let only = Some(Only::who_made(&theirs).map_err(said)?);
     // Both end with this process.
     std::thread::spawn(move || drop(server::serve(&first, theirs, Made::ForOwner)));
-    std::thread::spawn(move || drop(server::listen(&rest, &listener, None)));
+    std::thread::spawn(move || drop(server::listen(&rest, listener, only)));
     let founder = Owner::connect(ours).map_err(said)?;
-    let signer = founder.signer();
+    // A server keeps the connection of a call that is over for the next one.
+    let mut owner = Owner::join(UnixStream::connect(&socket).map_err(said)?, founder.signer()).map_err(said)?;
     let mut number = 0;
     let call = || {
         number += 1;
         let sandbox = SandboxLabel::from(&SandboxId::from_parts(1, number));
         let binding = format!("{NAME}@api.example").parse().map_err(said)?;
         let begin = Instant::now();
-        let mut owner = Owner::join(UnixStream::connect(&socket).map_err(said)?, Arc::clone(&signer)).map_err(said)?;
         let wishes = vec![Wish { binding, caller: None, class: Class::ProxyOnly }];
         let given = owner.register(&sandbox, "bench", wishes).map_err(said)?;
         let lookup = Lookup::connect(UnixStream::connect(&socket).map_err(said)?, Some(given.pass)).map_err(said)?;
         lookup.value_blocking(&sandbox, &name).map_err(said)?;
-        owner.release(&sandbox).map_err(said)?;
+        owner.leave(&sandbox).map_err(said)?;
         Ok(begin.elapsed())
     };
     let contestants = vec![

@@ -22,7 +22,7 @@ use stockade_store::settings::{Cache, Provider, SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
 use crate::budget::{Account, Budget, Bytes, UsedUp};
-use crate::mint::{self, Asking, MintError};
+use crate::mint::{self, Asking, MintError, Verdict};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
 use crate::redact::{self, Redacted, Values};
 use crate::shared::lock;
@@ -91,6 +91,20 @@ pub struct Fact {
     pub scope: Option<String>,
     /// When it ends.
     pub expires: Option<SystemTime>,
+    /// What becomes of it after the call.
+    pub after: After,
+    /// What went wrong when it was minted though the value is good; told to one call.
+    pub note: Option<String>,
+}
+
+/// What becomes of a credential when its sandbox has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum After {
+    /// Nothing: it is kept for others, or nobody can end it.
+    #[default]
+    Stays,
+    /// It was minted for that sandbox alone, and is given back.
+    GivenBack,
 }
 
 /// Lets its holder ask for the values of one sandbox.
@@ -361,8 +375,15 @@ impl Broker {
                     "secret"
                 }
             };
-            let fact = Fact { adapter: adapter.to_owned(), scope: lease.scope.clone(), expires: lease.expires };
             let slot = self.slot_of(sandbox, &wish);
+            let after = if slot.1.is_some() && lock(&lease.revoke).is_some() { After::GivenBack } else { After::Stays };
+            let fact = Fact {
+                adapter: adapter.to_owned(),
+                scope: lease.scope.clone(),
+                expires: lease.expires,
+                after,
+                note: lock(&lease.note).take(),
+            };
             entries.insert(name, Entry { slot, caller: wish.caller.map(Arc::new), account, values });
             bound.push(Bound { binding: wish.binding, placeholder, fact });
         }
@@ -548,7 +569,9 @@ impl Broker {
                 return Err(MintError::new("secrets", why).with_hint(hint));
             }
             self.fetch(sandbox, purpose, &(needed.clone(), None), None, depth + 1).map_err(|error| {
-                let failed = MintError::new("secrets", crate::server::with_causes(&error));
+                let refused = matches!(&error, BrokerError::Source(source) if source.is_refused());
+                let verdict = if refused { Verdict::Refused } else { Verdict::Open };
+                let failed = MintError { verdict, ..MintError::new("secrets", crate::server::with_causes(&error)) };
                 match error.hint() {
                     Some(hint) => failed.with_hint(hint),
                     None => failed,

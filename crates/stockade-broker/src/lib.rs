@@ -16,6 +16,7 @@
 //!
 //! Everything fails closed: no source, no answer, a value past its end or a used-up budget is a refusal, never an older value.
 
+pub mod answers;
 pub mod binding;
 pub mod broker;
 pub mod budget;
@@ -35,7 +36,7 @@ pub mod talk;
 mod tests;
 pub mod ticket;
 
-pub use mint::MintError;
 pub use mint::oauth::device::{DeviceLogin, DevicePoll, device_begin, device_poll};
+pub use mint::{MintError, Verdict};
 pub use stockade_core::host::HostPattern;
 pub use stockade_core::secret::{BadSecretName, BadSecretValue, Secret, SecretName, SecretValue};

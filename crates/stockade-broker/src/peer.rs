@@ -1,6 +1,8 @@
 //! Who is at the other end of a Unix socket. Another user is refused, and so is a process in a PID namespace of its own: that is what a
 //! sandbox has, and the user id of a sandbox may look like ours from here.
 //!
+//! A process never changes its own PID namespace, so one that is known by a descriptor is looked at once.
+//!
 //! For a socket pair this says nothing: both ends were made by one process, which hands them to whom it chooses.
 
 use std::os::fd::OwnedFd;
@@ -39,17 +41,25 @@ pub struct Only {
 }
 
 impl Only {
-    /// The process that made the other end of a socket pair.
+    /// The process that made the other end of a socket pair, where that is one that [`check`] lets in.
     pub fn who_made(stream: &UnixStream) -> Result<Self, PeerError> {
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|errno| PeerError::Unknown(errno.into()))?;
         let process = rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty());
         let process = process.map_err(|errno| PeerError::Unknown(errno.into()))?;
-        Ok(Self { pid: peer.pid.as_raw_nonzero().get(), process })
+        check(stream)?;
+        let made = Self { pid: peer.pid.as_raw_nonzero().get(), process };
+        // What was looked at by its number was this process only if it is still there.
+        made.check(stream)?;
+        Ok(made)
     }
 
-    /// Refuses anybody else, and one that only has its number.
+    /// Refuses anybody else, another user's among them, and one that only has its number.
     pub(crate) fn check(&self, stream: &UnixStream) -> Result<(), PeerError> {
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|errno| PeerError::Unknown(errno.into()))?;
+        let (theirs, ours) = (peer.uid.as_raw(), rustix::process::geteuid().as_raw());
+        if theirs != ours {
+            return Err(PeerError::OtherUser { theirs, ours });
+        }
         let pid = peer.pid.as_raw_nonzero().get();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // Readable means ended: then the number may be another's by now.

@@ -6,6 +6,9 @@
 //!          └─ serving ─ end, malformed frame ─▶ closed; an owner's sandboxes are forgotten
 //! ```
 //!
+//! Each connection is served by the thread that took it, and before that one begins another waits for the next. A thread whose connection has
+//! ended waits again, so that a call seldom waits for a thread to be started.
+//!
 //! An owner's questions are answered one after the other. Of egress's, those that need a source have a thread each, at most
 //! `MAX_BUSY`, so that a slow program holds up nobody else. A malformed frame ends its connection: both ends are ours, so it is a bug
 //! or somebody else.
@@ -28,6 +31,8 @@ use crate::talk::message::{Ask, Refusal, Reply, Role};
 const MAX_BUSY: usize = 64;
 /// How many connections a listening broker has at once.
 const MAX_CONNECTIONS: usize = 256;
+/// How many threads wait for connections.
+const MAX_WAITING: usize = 8;
 /// How long a new connection may take to say what it is.
 const HELLO: Duration = Duration::from_secs(5);
 
@@ -86,27 +91,65 @@ enum Whom {
 ///
 /// The socket must lie in a directory that only its user can enter.
 /// Where one process is named, nobody else is let in.
-pub fn listen(broker: &Arc<Broker>, listener: &UnixListener, only: Option<&Only>) -> Result<(), ServeError> {
-    let open = Arc::new(AtomicUsize::new(0));
+pub fn listen(broker: &Arc<Broker>, listener: UnixListener, only: Option<Only>) -> Result<(), ServeError> {
+    let door = Arc::new(Door { broker: Arc::clone(broker), listener, only, open: Arc::default(), waiting: AtomicUsize::new(0) });
     loop {
-        let (stream, _) = listener.accept().map_err(ServeError::Accept)?;
-        let Some(place) = Place::take(&open, MAX_CONNECTIONS) else { continue };
-        if only.is_some_and(|only| only.check(&stream).is_err()) {
-            continue;
+        door.next()?;
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    broker: Arc<Broker>,
+    listener: UnixListener,
+    only: Option<Only>,
+    open: Arc<AtomicUsize>,
+    /// Threads that have nothing to serve.
+    waiting: AtomicUsize,
+}
+
+impl Door {
+    /// Waits for a connection and serves it to its end.
+    fn next(self: &Arc<Self>) -> Result<(), ServeError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let taken = self.listener.accept();
+        let others = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        let (stream, _) = taken.map_err(ServeError::Accept)?;
+        // While this one is served somebody must be there for the next; where nobody can be, that comes first.
+        if others == 0 && !self.call_another() {
+            return Ok(());
         }
-        let broker = Arc::clone(broker);
-        // Who is refused sees the connection close; there is nobody else to tell.
-        let _ = std::thread::Builder::new().name("connection".to_owned()).spawn(move || {
-            let _place = place;
-            drop(admit(&broker, stream));
-        });
+        if let Some(_place) = Place::take(&self.open, MAX_CONNECTIONS) {
+            // Who is refused sees the connection close; there is nobody else to tell.
+            drop(self.admit(stream));
+        }
+        Ok(())
+    }
+
+    fn admit(&self, stream: UnixStream) -> Result<(), ServeError> {
+        match &self.only {
+            Some(only) => only.check(&stream)?,
+            None => peer::check(&stream)?,
+        }
+        begin(&self.broker, stream)
+    }
+
+    /// Another thread, for as long as there are not enough.
+    fn call_another(self: &Arc<Self>) -> bool {
+        let door = Arc::clone(self);
+        let wait = move || while door.waiting.load(Ordering::SeqCst) < MAX_WAITING && door.next().is_ok() {};
+        std::thread::Builder::new().name("connection".to_owned()).spawn(wait).is_ok()
     }
 }
 
 /// One connection of a listening socket, from its beginning to its end.
 pub fn admit(broker: &Arc<Broker>, stream: UnixStream) -> Result<(), ServeError> {
-    let mut stream = stream;
     peer::check(&stream)?;
+    begin(broker, stream)
+}
+
+fn begin(broker: &Arc<Broker>, stream: UnixStream) -> Result<(), ServeError> {
+    let mut stream = stream;
     stream.set_read_timeout(Some(HELLO)).map_err(FrameError::from)?;
     // Over a socket: whoever registers has tickets that somebody else signed, and whoever asks for values has a sandbox's pass.
     let whom = welcome(&mut stream, |said| match said {
@@ -226,6 +269,7 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
 
 fn refused(id: u32, error: &BrokerError) -> Reply {
     let why = match error {
+        BrokerError::Source(source) if source.is_refused() => Refusal::Provider,
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
         BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
             Refusal::NotBound

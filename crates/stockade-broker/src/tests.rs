@@ -10,11 +10,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::json;
 use stockade_core::credential::Class;
 use stockade_store::settings::{SecretSetting, SecretSource};
 
-use crate::broker::{Bound, Broker, SandboxLabel, Wish};
+use crate::broker::{After, Bound, Broker, SandboxLabel, Wish};
 use crate::client::{ClientError, Lookup, Owner};
+use crate::mint::stand_in::StandIn;
+use crate::peer::Only;
 use crate::server::Made;
 use crate::sources::Surroundings;
 use crate::store::Store;
@@ -376,10 +379,94 @@ fn everybody_is_told_when_the_broker_goes() {
     assert!(matches!(block_on(lookup.value(&label("box"), &name("A"))), Err(ClientError::Gone(_))));
 }
 
+#[test]
+fn a_connection_serves_one_call_after_another() {
+    let ground = ground(Vec::new());
+    let mut owner = ground.owner();
+    for _ in 0..3 {
+        // One that is not forgotten could not be registered again.
+        owner.give(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+        owner.leave(&label("box")).unwrap();
+    }
+    owner.leave(&label("box")).unwrap();
+    owner.give(&label("box"), vec![wish("KEPT@a.com", None)]).unwrap();
+    assert_eq!(refusal(owner.give(&label("box"), vec![wish("KEPT@a.com", None)])).0, Refusal::Sandbox);
+    owner.release(&label("box")).unwrap();
+    assert!(owner.is_there());
+}
+
+#[test]
+fn a_broker_that_is_gone_is_noticed_without_asking() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    let broker = std::thread::spawn(move || {
+        frame::read(&mut theirs).unwrap();
+        frame::write(&mut theirs, &Reply::Welcome { version: VERSION }.encode()).unwrap();
+        let _ = wait.recv();
+    });
+    let owner = Owner::connect(ours).unwrap();
+    assert!(owner.is_there());
+    drop(go);
+    broker.join().unwrap();
+    assert!(!owner.is_there());
+}
+
+#[test]
+fn many_are_served_at_once_and_one_after_another() {
+    let ground = ground(Vec::new());
+    let signer = ground.owner().signer();
+    let path = ground.root.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (pair, _other) = UnixStream::pair().unwrap();
+    let (broker, only) = (Arc::clone(&ground.broker), Only::who_made(&pair).unwrap());
+    std::thread::spawn(move || server::listen(&broker, listener, Some(only)));
+    for round in 0..3 {
+        // More than wait at a time, and all of them there until the last is served.
+        let owners: Vec<(Owner, Lookup)> = (0..20)
+            .map(|number| {
+                let mut owner = Owner::join(UnixStream::connect(&path).unwrap(), Arc::clone(&signer)).unwrap();
+                let sandbox = label(&format!("box-{round}-{number}"));
+                let given = owner.register(&sandbox, "git.log", vec![wish("KEPT@a.com", None)]).unwrap();
+                let lookup = Lookup::connect(UnixStream::connect(&path).unwrap(), Some(given.pass)).unwrap();
+                assert_eq!(*lookup.value_blocking(&sandbox, &name("KEPT")).unwrap(), value(VALUE));
+                (owner, lookup)
+            })
+            .collect();
+        assert!(owners.iter().all(|(owner, _)| owner.is_there()));
+    }
+}
+
+#[test]
+fn what_is_one_calls_own_is_said_to_be_given_back() {
+    let vault = StandIn::new(|asked| match asked.method.as_str() {
+        "GET" => (200, json!({"data": {"f": "leased-0123456789"}, "lease_id": "a/1", "lease_duration": 60})),
+        _ => (204, serde_json::Value::Null),
+    });
+    let written = json!({"V": {"source": "vault", "address": vault.address, "path": "aws/creds/x", "field": "f",
+                               "auth": {"method": "token", "token": "KEPT"}}});
+    let ground = ground(stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap());
+    let mut owner = ground.owner();
+    let bound = owner.give(&label("box"), vec![wish("V@a.com", None), wish("KEPT@a.com", None)]).unwrap();
+    assert_eq!([bound[0].fact.after, bound[1].fact.after], [After::GivenBack, After::Stays]);
+    owner.release(&label("box")).unwrap();
+    assert_eq!(vault.asked().last().unwrap().target, "/v1/sys/leases/revoke");
+}
+
+#[test]
+fn what_a_provider_refuses_is_told_apart_from_what_it_never_saw() {
+    for (status, expected) in [(400, Refusal::Provider), (403, Refusal::Provider), (429, Refusal::NoValue), (500, Refusal::NoValue)] {
+        let vault = StandIn::new(move |_| (status, json!({"errors": ["no"]})));
+        let written = json!({"V": {"source": "vault", "address": vault.address, "path": "secret/x", "field": "f",
+                                   "auth": {"method": "token", "token": "KEPT"}}});
+        let ground = ground(stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap());
+        assert_eq!(refusal(ground.owner().give(&label("box"), vec![wish("V@a.com", None)])).0, expected, "{status}");
+    }
+}
+
 /// Connects, says hello as an owner, and prints how many bytes of an answer came.
 const CALLER: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\2\\1'); print(len(s.recv(99)))
+try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\3\\1'); print(len(s.recv(99)))
 except (BrokenPipeError, ConnectionResetError): print(0)";
 
 #[test]
@@ -391,7 +478,7 @@ fn other_users_and_those_in_a_namespace_of_their_own_are_turned_away() {
     std::fs::set_permissions(ground.root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     let broker = Arc::clone(&ground.broker);
-    std::thread::spawn(move || server::listen(&broker, &listener, None));
+    std::thread::spawn(move || server::listen(&broker, listener, None));
     let answer = |through: &[&str]| {
         let words: Vec<&str> = through.iter().copied().chain(["/usr/bin/python3", "-c", CALLER, path.to_str().unwrap()]).collect();
         #[expect(clippy::disallowed_methods, reason = "a test is somebody else")]

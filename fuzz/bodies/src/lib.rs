@@ -55,4 +55,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "door", body: targets::door::body, seeds: targets::door::seeds, tries: 3_000 },
     Target { name: "carried", body: targets::carried::body, seeds: targets::carried::seeds, tries: 1_500 },
     Target { name: "rest", body: targets::rest::body, seeds: targets::rest::seeds, tries: 20_000 },
+    Target { name: "providers", body: targets::providers::body, seeds: targets::providers::seeds, tries: 6_000 },
 ];

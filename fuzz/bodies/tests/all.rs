@@ -36,7 +36,10 @@ macro_rules! tests {
     };
 }
 
-tests!(wire, host, guest, seccomp, settings, text, layer, state, broker, git, egress, shell, policy, pack, receipts, door, carried, rest);
+tests!(
+    wire, host, guest, seccomp, settings, text, layer, state, broker, git, egress, shell, policy, pack, receipts, door, carried, rest,
+    providers
+);
 
 #[test]
 fn every_regression_belongs_to_a_target() {

@@ -115,11 +115,17 @@ pub(super) const DIRECTIONS: &[Direction] = &[
         may_use: &["stockade-core", "stockade-policy", "stockade-private-dir"],
         may_not_use: &["anyhow", "clap"],
     },
-    Direction { name: "stockade-broker", may_use: &["stockade-core", "stockade-store"], may_not_use: &["anyhow", "clap", "libc"] },
+    // Pure: it is given the moment and the keys.
+    Direction { name: "stockade-sigv4", may_use: &[], may_not_use: &["anyhow", "clap", "jiff", "libc", "rustix", "tokio"] },
+    Direction {
+        name: "stockade-broker",
+        may_use: &["stockade-core", "stockade-sigv4", "stockade-store"],
+        may_not_use: &["anyhow", "clap", "libc"],
+    },
     // It holds secrets on their way: nothing above it, and no other wall, is known to it.
     Direction {
         name: "stockade-egress",
-        may_use: &["stockade-core", "stockade-wire"],
+        may_use: &["stockade-core", "stockade-sigv4", "stockade-wire"],
         may_not_use: &["anyhow", "clap", "libc", "ring", "openssl"],
     },
     // Read in one sitting by those who trust nothing else here: no database, no clock, nothing of ours.

@@ -4,6 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::{ClientError, introduce};
 use crate::SecretName;
 use crate::broker::{Bound, Registered, SandboxLabel, Wish};
@@ -27,6 +29,8 @@ pub struct Owner {
     stream: UnixStream,
     signer: Arc<Signer>,
     next: u32,
+    /// Questions whose answers nobody waits for.
+    unheard: Vec<u32>,
 }
 
 impl Owner {
@@ -50,7 +54,15 @@ impl Owner {
     fn introduced(stream: UnixStream, role: Role, signer: Arc<Signer>) -> Result<Self, ClientError> {
         let mut stream = stream;
         introduce(&mut stream, role)?;
-        Ok(Self { stream, signer, next: 0 })
+        Ok(Self { stream, signer, next: 0, unheard: Vec::new() })
+    }
+
+    /// Whether the broker is still there.
+    pub fn is_there(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Its end is told without being asked for.
+        let mut polled = [PollFd::new(&self.stream, PollFlags::empty())];
+        poll(&mut polled, Some(&now)) == Ok(0)
     }
 
     /// Gives a sandbox its secrets: each must have a value now. All or none. May take as long as a command of the settings does.
@@ -83,6 +95,13 @@ impl Owner {
             Reply::Done { .. } => Ok(()),
             other => Err(unfit(other)),
         }
+    }
+
+    /// As [`Self::release`], for a sandbox that has nothing to give back: the broker forgets it as surely, and there is nothing to wait for.
+    pub fn leave(&mut self, sandbox: &SandboxLabel) -> Result<(), ClientError> {
+        let id = self.say(|id| Ask::Release { id, sandbox: sandbox.clone() })?;
+        self.unheard.push(id);
+        Ok(())
     }
 
     /// Takes the values of a sandbox's secrets out of some pieces: each without them, `None` for one that had none; and what was taken out.
@@ -158,11 +177,25 @@ impl Owner {
     }
 
     fn ask(&mut self, question: impl FnOnce(u32) -> Ask) -> Result<Reply, ClientError> {
+        let asked = self.say(question)?;
+        loop {
+            let body = frame::read(&mut self.stream)?.ok_or_else(|| ClientError::Gone("it closed the connection".to_owned()))?;
+            let reply = Reply::decode(&body)?;
+            match reply.id() {
+                Some(id) if id == asked => return Ok(reply),
+                // Answers come in the order of the questions.
+                Some(id) if self.unheard.first() == Some(&id) => {
+                    self.unheard.remove(0);
+                }
+                Some(_) | None => return Err(ClientError::Unfit),
+            }
+        }
+    }
+
+    fn say(&mut self, question: impl FnOnce(u32) -> Ask) -> Result<u32, ClientError> {
         self.next = self.next.wrapping_add(1);
         frame::write(&mut self.stream, &question(self.next).encode())?;
-        let body = frame::read(&mut self.stream)?.ok_or_else(|| ClientError::Gone("it closed the connection".to_owned()))?;
-        let reply = Reply::decode(&body)?;
-        if reply.id() == Some(self.next) { Ok(reply) } else { Err(ClientError::Unfit) }
+        Ok(self.next)
     }
 }
 

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
+use stockade_sigv4::{Scope, Signable};
 use stockade_store::settings::providers::Aws;
 
-use super::http::{self, Answer, Request, below};
-use super::sigv4::{self, PathEncoding, Scope, Signable};
+use super::http::{Answer, Request, below};
 use super::xml::Texts;
 use super::{Asking, MintError, Minted, told};
 use crate::SecretValue;
@@ -50,7 +50,7 @@ pub(crate) fn mint(aws: &Aws, asking: &Asking<'_>) -> Result<Minted, MintError> 
     // What it answers by default; JSON is a favour that not everyone who speaks for STS does.
     let request = Request::form(&url, &fields).header("accept", "application/xml");
     let request = signed(aws, request, region, asking)?;
-    let answer = http::send(&request, aws.ca_file.as_deref()).map_err(|error| failed(asking.clean(&error.to_string())))?;
+    let answer = asking.exchange(STEP, &request, aws.ca_file.as_deref())?;
     read(aws, &session, &answer, asking)
 }
 
@@ -93,19 +93,21 @@ fn session_name(sandbox: &str) -> String {
 
 fn signed<'a>(aws: &Aws, request: Request<'a>, region: &str, asking: &Asking<'_>) -> Result<Request<'a>, MintError> {
     let access_key_id = asking.secret(&aws.access_key_id)?.value.to_text();
-    let secret_access_key = asking.secret(&aws.secret_access_key)?;
+    let secret_access_key = asking.secret(&aws.secret_access_key)?.value.to_text();
     let session_token = aws.session_token.as_ref().map(|name| asking.secret(name)).transpose()?.map(|lease| lease.value.to_text());
     let url: ::http::Uri = request.url.parse().map_err(|_| failed("`endpoint` is no address"))?;
     let host = url.authority().ok_or_else(|| failed("`endpoint` is no address"))?.as_str();
-    let time = sigv4::timestamp(asking.now).ok_or_else(|| failed("this machine's clock is far off"))?;
-    let payload = sigv4::hash(request.body.as_ref().map_or(&[], |(_, body)| body.as_slice()));
-    let mut headers = vec![("content-type", FORM), ("host", host), ("x-amz-date", time.as_str())];
-    headers.extend(session_token.as_ref().map(|token| ("x-amz-security-token", token.as_str())));
+    let now = jiff::Timestamp::try_from(asking.now).map_err(|_| failed("this machine's clock is far off"))?;
+    let (date, time) = (now.strftime("%Y%m%d").to_string(), now.strftime("%Y%m%dT%H%M%SZ").to_string());
+    let payload = stockade_sigv4::hash(request.body.as_ref().map_or(&[], |(_, body)| body.as_slice()));
+    // By name, as they are signed.
+    let mut headers = vec![("content-type", FORM.as_bytes()), ("host", host.as_bytes()), ("x-amz-date", time.as_bytes())];
+    headers.extend(session_token.as_ref().map(|token| ("x-amz-security-token", token.as_bytes())));
     let (path, query) = (url.path(), url.query().unwrap_or_default());
-    let signable = Signable { method: request.method, path, encoding: PathEncoding::Twice, query, headers: &headers, payload: &payload };
-    let scope = Scope { time: &time, region, service: "sts" };
-    let authorization = sigv4::authorization(&signable, scope, &access_key_id, secret_access_key.value.expose());
-    let request = request.header("authorization", authorization).header("x-amz-date", time.as_str());
+    let signable = Signable { method: request.method, path, query, headers: &headers, payload: &payload, moment: &time };
+    let scope = Scope { date, region: region.to_owned(), service: "sts".to_owned() };
+    let authorization = signable.authorization(&scope, &access_key_id, &secret_access_key);
+    let request = request.header("authorization", authorization.as_str()).header("x-amz-date", time.as_str());
     Ok(match &session_token {
         None => request,
         Some(token) => request.header("x-amz-security-token", token.as_str()),
@@ -118,7 +120,7 @@ fn read(aws: &Aws, session: &str, answer: &Answer, asking: &Asking<'_>) -> Resul
         let said = |what: &str| texts.as_ref().and_then(|texts| texts.once(&format!("ErrorResponse/Error/{what}")));
         let words = [said("Code"), said("Message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
         let words = if words.is_empty() { "no reason that can be read".to_owned() } else { asking.clean(&words) };
-        return Err(failed(format!("it answers {}: {words}", answer.status)));
+        return Err(MintError::answered(STEP, answer.status, &words));
     }
     let texts = texts.ok_or_else(|| failed("what it answers is not XML that can be read"))?;
     let text = |what: &str| {

@@ -77,11 +77,11 @@ fn a_role_is_assumed_for_as_little_as_possible() {
     assert_eq!(asked.body, body);
     assert_eq!(asked.header("x-amz-security-token"), "");
     let time = asked.header("x-amz-date").to_owned();
-    let headers = [("content-type", FORM), ("host", asked.header("host")), ("x-amz-date", &time)];
-    let payload = sigv4::hash(asked.body.as_bytes());
-    let signable = Signable { method: "POST", path: "/", encoding: PathEncoding::Twice, query: "", headers: &headers, payload: &payload };
-    let scope = Scope { time: &time, region: "us-east-1", service: "sts" };
-    assert_eq!(asked.header("authorization"), sigv4::authorization(&signable, scope, KEY, SECRET.as_bytes()));
+    let headers = [("content-type", FORM.as_bytes()), ("host", asked.header("host").as_bytes()), ("x-amz-date", time.as_bytes())];
+    let payload = stockade_sigv4::hash(asked.body.as_bytes());
+    let signable = Signable { method: "POST", path: "/", query: "", headers: &headers, payload: &payload, moment: &time };
+    let scope = Scope { date: time.chars().take(8).collect(), region: "us-east-1".to_owned(), service: "sts".to_owned() };
+    assert_eq!(asked.header("authorization"), signable.authorization(&scope, KEY, SECRET).as_str());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn everything_that_narrows_is_sent() {
     assert_eq!(minted.scope, format!("{ARN}{scope}"));
     let asked = sts.asked().remove(0);
     let (_, body) = asked.body.split_once("&DurationSeconds=").unwrap();
-    let policy = http::encode(&json!({"Version": "2012-10-17", "Statement": []}).to_string());
+    let policy = crate::mint::http::encode(&json!({"Version": "2012-10-17", "Statement": []}).to_string());
     let expected = format!(
         "3600&Policy={policy}&PolicyArns.member.1.arn=arn%3Aaws%3Aiam%3A%3Aaws%3Apolicy%2FA\
          &PolicyArns.member.2.arn=arn%3Aaws%3Aiam%3A%3Aaws%3Apolicy%2FB&Tags.member.1.Key=stockade%3Apurpose&Tags.member.1.Value=test.call\

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use stockade_store::settings::providers::Github;
 use zeroize::Zeroizing;
 
-use super::http::{Request, below};
+use super::http::{self, Request, below};
 use super::told::{self, Text};
 use super::{Asking, MintError, Minted, Revoke, jwt};
 use crate::SecretValue;
@@ -138,7 +138,7 @@ fn revoke(github: &Github, token: &SecretValue) -> Revoke {
         let text: Zeroizing<String> = token.to_text();
         let request = headers(Request::get(&url).method("DELETE"), &text);
         // GitHub does not know a token that is over.
-        told::give_back("giving the installation token back", &request, ca_file.as_deref(), &[token], Some(401))
+        told::give_back(&http::send, "giving the installation token back", &request, ca_file.as_deref(), &[token], Some(401))
     })
 }
 

@@ -112,6 +112,11 @@ impl<'a> Request<'a> {
 }
 
 impl Answer {
+    /// One that was had in another way.
+    pub(crate) fn new(status: u16, body: Vec<u8>) -> Self {
+        Self { status, body: Zeroizing::new(body) }
+    }
+
     /// The answer as JSON. What it is instead is not said: it may hold a value.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_slice(&self.body).map_err(|error| {
@@ -259,7 +264,7 @@ where
                 HttpError::Http { host: target.host.clone(), why: error.to_string() }
             }
         })?;
-        Ok(Answer { status: status.as_u16(), body: Zeroizing::new(body.to_bytes().to_vec()) })
+        Ok(Answer::new(status.as_u16(), body.to_bytes().to_vec()))
     };
     let mut work = std::pin::pin!(work);
     let mut connection = std::pin::pin!(connection);

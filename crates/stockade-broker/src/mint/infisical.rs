@@ -1,6 +1,6 @@
 //! Infisical: one secret of a project, read as a machine identity (universal auth). The login is given back as soon as it was used.
 //!
-//! A value that is kept there has no end of its own. It is read by the endpoint of version 3, which servers of every age have.
+//! A value that is kept there has no end of its own. It is read by the endpoint of version 4; that of version 3 is deprecated.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -8,7 +8,7 @@ use stockade_core::escape::escape;
 use stockade_store::settings::providers::Infisical;
 
 use super::http::{Request, below, encode};
-use super::told::{self, give_back};
+use super::told;
 use super::{Asking, MintError, Minted};
 use crate::SecretValue;
 
@@ -16,6 +16,7 @@ use crate::SecretValue;
 const ADDRESS: &str = "https://app.infisical.com";
 const LOGIN: &str = "logging in to Infisical";
 const READ: &str = "reading from Infisical";
+const LOGOUT: &str = "logging out of Infisical";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -51,11 +52,12 @@ pub(crate) fn mint(infisical: &Infisical, asking: &Asking<'_>) -> Result<Minted,
     let token = asking.take(LOGIN, login.access_token)?;
 
     let minted = read(infisical, address, &token, asking);
-    // It ends by itself too, only later.
+    // It ends by itself too, only later: no reason to do without the value, but one to say so.
     let url = below(address, "api/v1/auth/token/revoke");
     let request = Request::json(&url, &json!({ "accessToken": &*token.to_text() }));
-    let _ = give_back("logging out of Infisical", &request, ca_file, &[], None);
-    minted
+    let left = asking.send(LOGOUT, &request, ca_file);
+    let note = left.err().map(|error| format!("a login at Infisical was not given back, and ends by itself later: {error}"));
+    minted.map(|minted| Minted { note, ..minted })
 }
 
 fn read(infisical: &Infisical, address: &str, token: &SecretValue, asking: &Asking<'_>) -> Result<Minted, MintError> {
@@ -64,8 +66,8 @@ fn read(infisical: &Infisical, address: &str, token: &SecretValue, asking: &Aski
     if matches!(key.as_str(), "." | "..") {
         return Err(MintError::new(READ, format!("`{key}` is no name of a secret")));
     }
-    let query = format!("workspaceId={}&environment={}&secretPath={}", encode(project), encode(environment), encode(folder));
-    let url = below(address, &format!("api/v3/secrets/raw/{}?{query}", encode(key)));
+    let query = format!("projectId={}&environment={}&secretPath={}", encode(project), encode(environment), encode(folder));
+    let url = below(address, &format!("api/v4/secrets/{}?{query}", encode(key)));
     let request = Request::get(&url).header("authorization", format!("Bearer {}", &*token.to_text()));
     let Read { secret } = asking.send(READ, &request, infisical.ca_file.as_deref())?.json().map_err(|why| MintError::new(READ, why))?;
     if secret.hidden {
@@ -103,7 +105,7 @@ mod tests {
             "/api/v1/auth/universal-auth/login" => {
                 (200, json!({"accessToken": TOKEN, "expiresIn": 7200, "accessTokenMaxTTL": 7200, "tokenType": "Bearer"}))
             }
-            "/api/v1/auth/token/revoke" => (back, json!({"message": "Successfully revoked access token"})),
+            "/api/v1/auth/token/revoke" => (back, json!({ "message": TOKEN })),
             _ => read.clone(),
         })
     }
@@ -127,6 +129,9 @@ mod tests {
             assert_eq!((minted.value.to_text().as_str(), minted.expires), (VALUE, None));
             assert_eq!(minted.scope, "project p 1 environment prod folder /a&b key DB/URL");
             assert!(minted.revoke.is_none());
+            let told =
+                "a login at Infisical was not given back, and ends by itself later: logging out of Infisical: it answers 404: [redacted]";
+            assert_eq!(minted.note.as_deref(), (back == 404).then_some(told));
             let lines: Vec<String> = infisical
                 .asked()
                 .iter()
@@ -134,7 +139,7 @@ mod tests {
                 .collect();
             let expected = [
                 format!("POST /api/v1/auth/universal-auth/login [] {}", json!({"clientId": "id-1", "clientSecret": CLIENT_SECRET})),
-                format!("GET /api/v3/secrets/raw/DB%2FURL?workspaceId=p%201&environment=prod&secretPath=%2Fa%26b [Bearer {TOKEN}] "),
+                format!("GET /api/v4/secrets/DB%2FURL?projectId=p%201&environment=prod&secretPath=%2Fa%26b [Bearer {TOKEN}] "),
                 format!("POST /api/v1/auth/token/revoke [] {}", json!({"accessToken": TOKEN})),
             ];
             assert_eq!(lines, expected);

@@ -15,7 +15,6 @@ pub(crate) mod oauth;
 mod onepassword;
 pub(crate) mod pem;
 mod program;
-pub(crate) mod sigv4;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod token;
@@ -52,12 +51,14 @@ pub(crate) struct Minted {
     pub(crate) scope: String,
     /// Gives it back.
     pub(crate) revoke: Option<Revoke>,
+    /// What went wrong on the way though the value is good; told once. Holds no value.
+    pub(crate) note: Option<String>,
 }
 
 impl Minted {
     /// A value that is all there is.
     pub(crate) fn new(value: SecretValue, expires: Option<SystemTime>, scope: impl Into<String>) -> Self {
-        Self { value, parts: Vec::new(), face: None, expires, scope: scope.into(), revoke: None }
+        Self { value, parts: Vec::new(), face: None, expires, scope: scope.into(), revoke: None, note: None }
     }
 }
 
@@ -74,12 +75,40 @@ pub struct MintError {
     pub why: String,
     /// What a person can do about it.
     pub hint: Option<String>,
+    /// Whether anybody has looked at what was asked with.
+    pub verdict: Verdict,
+}
+
+/// What a failure says of that with which a provider was asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    #[default]
+    Open,
+    /// The provider has looked at it, and refuses it.
+    Refused,
+}
+
+impl Verdict {
+    /// Of an answer that is no credential. A server that has too much to do has looked at nothing.
+    pub(crate) fn of_status(status: u16) -> Self {
+        match status {
+            408 | 425 | 429 => Self::Open,
+            400..500 => Self::Refused,
+            _ => Self::Open,
+        }
+    }
 }
 
 impl MintError {
     /// A failure of one step.
     pub(crate) fn new(step: &str, why: impl Into<String>) -> Self {
-        Self { step: step.to_owned(), why: why.into(), hint: None }
+        Self { step: step.to_owned(), why: why.into(), hint: None, verdict: Verdict::Open }
+    }
+
+    /// An answer that is no credential, and the provider's own words, which must be clean.
+    pub(crate) fn answered(step: &str, status: u16, said: &str) -> Self {
+        Self { verdict: Verdict::of_status(status), ..Self::new(step, format!("it answers {status}: {said}")) }
     }
 
     /// With what to do about it.
@@ -87,6 +116,9 @@ impl MintError {
         Self { hint: Some(hint.into()), ..self }
     }
 }
+
+/// Has a request answered.
+pub(crate) type Wire<'a> = dyn Fn(&Request<'_>, Option<&Path>) -> Result<Answer, http::HttpError> + 'a;
 
 /// Looks up the secrets that a provider is asked with.
 pub(crate) type LookUp<'a> = dyn Fn(&SecretName) -> Result<Arc<Lease>, MintError> + 'a;
@@ -102,6 +134,7 @@ pub(crate) struct Asking<'a> {
     /// The store and where programs are.
     pub(crate) around: &'a Surroundings,
     look_up: &'a LookUp<'a>,
+    wire: &'a Wire<'a>,
     used: RefCell<Vec<Arc<Lease>>>,
 }
 
@@ -113,7 +146,12 @@ impl<'a> Asking<'a> {
         around: &'a Surroundings,
         look_up: &'a LookUp<'a>,
     ) -> Self {
-        Self { sandbox, purpose, now, around, look_up, used: RefCell::default() }
+        Self { sandbox, purpose, now, around, look_up, wire: &http::send, used: RefCell::default() }
+    }
+
+    /// With answers from elsewhere.
+    pub(crate) fn over(self, wire: &'a Wire<'a>) -> Self {
+        Self { wire, ..self }
     }
 
     /// The value of a secret that the setting names.
@@ -125,21 +163,32 @@ impl<'a> Asking<'a> {
 
     /// Asks over HTTP; any answer of 2xx is one.
     pub(crate) fn send(&self, step: &str, request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, MintError> {
-        let answer = http::send(request, ca_file).map_err(|error| MintError::new(step, self.clean(&error.to_string())))?;
+        let answer = self.exchange(step, request, ca_file)?;
         if (200..300).contains(&answer.status) {
             return Ok(answer);
         }
-        Err(MintError::new(step, format!("it answers {}: {}", answer.status, self.clean(&answer.said()))))
+        Err(MintError::answered(step, answer.status, &self.clean(&answer.said())))
     }
 
-    /// Words that may be shown: bounded, escaped, without what was used to ask.
-    pub(crate) fn clean(&self, said: &str) -> String {
+    /// Asks over HTTP, and takes any answer.
+    pub(crate) fn exchange(&self, step: &str, request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, MintError> {
+        (self.wire)(request, ca_file).map_err(|error| MintError::new(step, self.clean(&error.to_string())))
+    }
+
+    /// Words without what was used to ask.
+    fn without_values(&self, said: &str) -> String {
         let mut said = said.to_owned();
         for lease in self.used.borrow().iter() {
             for value in std::iter::once(&lease.value).chain(&lease.parts) {
                 said = said.replace(&*value.to_text(), "[redacted]");
             }
         }
+        said
+    }
+
+    /// Words that may be shown: bounded, escaped, without what was used to ask.
+    pub(crate) fn clean(&self, said: &str) -> String {
+        let said = self.without_values(said);
         let cut: String = said.chars().take(MAX_SAID).collect();
         stockade_core::escape::escape(&cut)
     }
@@ -147,6 +196,13 @@ impl<'a> Asking<'a> {
 
 /// Asks a provider.
 pub(crate) fn mint(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
+    // Providers say themselves what a credential is good for or why there is none, and could say what they were asked with.
+    let minted = ask(provider, asking).map_err(|error| MintError { why: asking.without_values(&error.why), ..error })?;
+    let scope = asking.without_values(&minted.scope);
+    Ok(Minted { scope, ..minted })
+}
+
+fn ask(provider: &Provider, asking: &Asking<'_>) -> Result<Minted, MintError> {
     match provider {
         Provider::Keychain(keychain) => keychain::mint(keychain, asking),
         Provider::Onepassword(onepassword) => onepassword::mint(onepassword, asking),

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use stockade_core::escape::escape;
 use zeroize::Zeroize as _;
 
-use super::http::{self, Request};
-use super::{Asking, MAX_SAID, MintError};
+use super::http::Request;
+use super::{Asking, MAX_SAID, MintError, Wire};
 use crate::SecretValue;
 
 /// The longest description of what a credential is good for.
@@ -103,17 +103,18 @@ pub(super) fn clean(said: &str, hidden: &[SecretValue]) -> String {
 
 /// Gives a credential back. `gone` is the status of an answer that says there is no such credential any more, which is as good.
 pub(super) fn give_back(
+    wire: &Wire<'_>,
     step: &str,
     request: &Request<'_>,
     ca_file: Option<&Path>,
     hidden: &[SecretValue],
     gone: Option<u16>,
 ) -> Result<(), MintError> {
-    let answer = http::send(request, ca_file).map_err(|error| MintError::new(step, clean(&error.to_string(), hidden)))?;
+    let answer = wire(request, ca_file).map_err(|error| MintError::new(step, clean(&error.to_string(), hidden)))?;
     if (200..300).contains(&answer.status) || gone == Some(answer.status) {
         return Ok(());
     }
-    Err(MintError::new(step, format!("it answers {}: {}", answer.status, clean(&answer.said(), hidden))))
+    Err(MintError::answered(step, answer.status, &clean(&answer.said(), hidden)))
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use stockade_core::escape::escape;
 use stockade_store::settings::providers::{Vault, VaultAuth};
 
-use super::http::{Request, below, encode};
+use super::http::{self, Request, below, encode};
 use super::told::{self, give_back};
-use super::{Asking, MintError, Minted};
+use super::{Asking, MintError, Minted, Wire};
 use crate::SecretValue;
 
 /// The longest lease that is believed: ten years.
@@ -72,12 +72,12 @@ pub(crate) fn mint(vault: &Vault, asking: &Asking<'_>) -> Result<Minted, MintErr
     match session.read(vault, &path, asking) {
         Err(error) => {
             // Whatever there is by now is of no use to anyone.
-            let _ = session.end();
+            let _ = session.end(asking.wire);
             Err(error)
         }
-        Ok(minted) if session.lease.is_some() => Ok(Minted { revoke: Some(Box::new(move || session.end())), ..minted }),
-        Ok(minted) if session.whose == Token::Ours && session.end().is_err() => {
-            Ok(Minted { revoke: Some(Box::new(move || session.end())), ..minted })
+        Ok(minted) if session.lease.is_some() => Ok(Minted { revoke: Some(Box::new(move || session.end(&http::send))), ..minted }),
+        Ok(minted) if session.whose == Token::Ours && session.end(asking.wire).is_err() => {
+            Ok(Minted { revoke: Some(Box::new(move || session.end(&http::send))), ..minted })
         }
         Ok(minted) => Ok(minted),
     }
@@ -145,20 +145,20 @@ impl Session {
     }
 
     /// Gives back the lease, then the login.
-    fn end(&self) -> Result<(), MintError> {
+    fn end(&self, wire: &Wire<'_>) -> Result<(), MintError> {
         let (ca_file, hidden) = (self.ca_file.as_deref(), std::slice::from_ref(&self.token));
         let mut left = Ok(());
         if let Some(lease) = &self.lease {
             let url = below(&self.address, "v1/sys/leases/revoke");
             let request = self.ask(Request::json(&url, &json!({ "lease_id": lease })).method("PUT"));
-            left = give_back("giving a lease back to Vault", &request, ca_file, hidden, None);
+            left = give_back(wire, "giving a lease back to Vault", &request, ca_file, hidden, None);
         }
         match self.whose {
             Token::Given | Token::Batch => left,
             // The leases of a login end with it, also where a policy does not let it end one by itself.
             Token::Ours => {
                 let url = below(&self.address, "v1/auth/token/revoke-self");
-                give_back("logging out of Vault", &self.ask(Request::get(&url).method("PUT")), ca_file, hidden, None)
+                give_back(wire, "logging out of Vault", &self.ask(Request::get(&url).method("PUT")), ca_file, hidden, None)
             }
         }
     }

@@ -21,7 +21,7 @@ use stockade_core::escape::escape_bytes;
 use stockade_store::settings::SecretSource;
 use zeroize::Zeroizing;
 
-use crate::mint::{self, Asking, MintError, Minted, Revoke};
+use crate::mint::{self, Asking, MintError, Minted, Revoke, Verdict};
 use crate::store::{Store, StoreError};
 use crate::{BadSecretValue, SecretName, SecretValue};
 pub(crate) use slot::Slot;
@@ -49,6 +49,8 @@ pub struct Lease {
     pub fresh_until: SystemTime,
     /// Gives it back.
     pub(crate) revoke: Mutex<Option<Revoke>>,
+    /// What went wrong on the way, until somebody was told.
+    pub(crate) note: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Lease {
@@ -65,8 +67,9 @@ impl Lease {
 
     /// Of what a provider gave.
     fn minted(minted: Minted, now: SystemTime) -> Self {
-        let Minted { value, parts, face, expires, scope, revoke } = minted;
-        Self { parts, face, scope: Some(scope), revoke: Mutex::new(revoke), ..Self::new(value, expires, now, FRESH_COMMAND) }
+        let Minted { value, parts, face, expires, scope, revoke, note } = minted;
+        let (revoke, note) = (Mutex::new(revoke), Mutex::new(note));
+        Self { parts, face, scope: Some(scope), revoke, note, ..Self::new(value, expires, now, FRESH_COMMAND) }
     }
 
     /// Whether it may still be used at all.
@@ -85,7 +88,7 @@ impl Lease {
             now + left.saturating_sub(AHEAD.min(left / 5))
         });
         let (face, parts) = keys::read(&value).map_or((None, Vec::new()), |(face, parts)| (Some(face), parts));
-        Self { value, parts, face, scope: None, expires, fresh_until, revoke: Mutex::new(None) }
+        Self { value, parts, face, scope: None, expires, fresh_until, revoke: Mutex::default(), note: Mutex::default() }
     }
 }
 
@@ -191,6 +194,11 @@ impl SourceError {
             }
             Self::File { .. } | Self::Expired(_) => None,
         }
+    }
+
+    /// Whether a provider has looked at what it was asked with, and refuses it.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Mint { source: MintError { verdict: Verdict::Refused, .. }, .. })
     }
 }
 

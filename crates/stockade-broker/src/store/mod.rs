@@ -5,6 +5,7 @@
 //!   key            0600, made with the first secret
 //!   NAME.secret    0600, sealed (see `seal`), replaced whole
 //!   lock           held by writers
+//!   NAME.turn      held by who has a value replaced by somebody else, from reading it to writing the new one
 //! ```
 //!
 //! Names are plain in the directory; values and their lengths' exact bytes are not. Who can read the key file can read everything: the
@@ -33,11 +34,19 @@ use seal::{KEY_FILE, Key, MAX_ENTRY, Unusable};
 pub const MAX_SECRETS: usize = 1000;
 const KEY: &str = "key";
 const ENDING: &str = ".secret";
+const TURN: &str = ".turn";
+/// How long one waits for a turn: for the few who were there first, each with a slow server.
+const TURN_WAIT: Duration = Duration::from_mins(2);
 
 /// A secret store. Nothing is read or made until it is asked.
 #[derive(Debug, Clone)]
 pub struct Store {
     path: PathBuf,
+}
+
+/// A turn at one secret; it ends when this is dropped, and with the process.
+pub(crate) struct Turn {
+    _lock: Lock,
 }
 
 /// Who holds the key.
@@ -108,6 +117,12 @@ impl Store {
         let entry = key.seal(name, created, value).ok_or(StoreError::Crypto)?;
         place.replace(&file_of(name), &entry, &lock)?;
         Ok(if there { Kept::Replaced } else { Kept::New })
+    }
+
+    /// Waits until nobody else, of any process, has a turn at this secret: a value that is good once is read and replaced by one at a time.
+    /// Anybody may still read and write it.
+    pub(crate) fn turn(&self, name: &SecretName) -> Result<Turn, StoreError> {
+        Place::create(&self.path)?.lock_at(&format!("{name}{TURN}"), TURN_WAIT).map(|lock| Turn { _lock: lock })
     }
 
     /// The value kept under a name.

@@ -133,12 +133,21 @@ impl Place {
 
     /// Waits for other writers, and clears away what one that was killed left.
     pub(super) fn lock(&self) -> Result<Lock, StoreError> {
-        let path = self.path_of(LOCK);
+        let lock = self.lock_at(LOCK, LOCK_WAIT)?;
+        for name in self.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+            let _ = rustix::fs::unlinkat(&self.directory, name.as_str(), AtFlags::empty());
+        }
+        Ok(lock)
+    }
+
+    /// Waits for whoever else has a file of this name locked, in this process or another.
+    pub(super) fn lock_at(&self, name: &str, most: Duration) -> Result<Lock, StoreError> {
+        let path = self.path_of(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.directory, LOCK, flags, Mode::RUSR | Mode::WUSR)
+        let file = rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| StoreError::Lock(path.clone(), errno.into()))?;
         let file = File::from(file);
-        let end = Instant::now() + LOCK_WAIT;
+        let end = Instant::now() + most;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
@@ -146,9 +155,6 @@ impl Place {
                 Err(TryLockError::WouldBlock) => return Err(StoreError::Busy(path)),
                 Err(TryLockError::Error(error)) => return Err(StoreError::Lock(path, error)),
             }
-        }
-        for name in self.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
-            let _ = rustix::fs::unlinkat(&self.directory, name.as_str(), AtFlags::empty());
         }
         Ok(Lock { _file: file })
     }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::codec::{Reader, Writer};
 use super::frame::FrameError;
 use crate::binding::{MAX_HOSTS, SecretBinding};
-use crate::broker::{Fact, Keep, MAX_SECRETS, Pass, SandboxLabel, Wish};
+use crate::broker::{After, Fact, Keep, MAX_SECRETS, Pass, SandboxLabel, Wish};
 use crate::budget::Bytes;
 use crate::sign::{MAX_MESSAGE, SIGNATURE};
 use crate::ticket::{KEY, MAX_PURPOSE, Ticket};
@@ -192,6 +192,8 @@ pub enum Refusal {
     NotBound,
     /// The source gave no value.
     NoValue,
+    /// A provider has looked at what it was asked with, and refuses it.
+    Provider,
     /// The budget is used up.
     UsedUp,
     /// The role may not ask that.
@@ -200,7 +202,8 @@ pub enum Refusal {
     Busy,
 }
 
-const REFUSALS: [Refusal; 6] = [Refusal::Sandbox, Refusal::NotBound, Refusal::NoValue, Refusal::UsedUp, Refusal::Role, Refusal::Busy];
+const REFUSALS: [Refusal; 7] =
+    [Refusal::Sandbox, Refusal::NotBound, Refusal::NoValue, Refusal::UsedUp, Refusal::Role, Refusal::Busy, Refusal::Provider];
 
 impl Ask {
     /// The body of a frame.
@@ -310,7 +313,13 @@ impl Reply {
                 let head = Writer::new(2, 0).word(*id).bytes(pass).short(placeholders.len() as u16);
                 placeholders.iter().fold(head, |writer, (placeholder, fact)| {
                     let writer = writer.bytes(placeholder.as_bytes()).bytes(fact.adapter.as_bytes());
-                    writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires)
+                    let writer = writer.bytes(fact.scope.as_deref().unwrap_or_default().as_bytes()).time(fact.expires);
+                    writer
+                        .byte(match fact.after {
+                            After::Stays => 1,
+                            After::GivenBack => 2,
+                        })
+                        .bytes(fact.note.as_deref().unwrap_or_default().as_bytes())
                 })
             }
             Self::Value { id, value, expires, fresh_until, keep, bytes } => {
@@ -470,7 +479,14 @@ fn exactly<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], FrameErro
 
 fn fact(reader: &mut Reader<'_>) -> Result<Fact, FrameError> {
     let (adapter, scope) = (text(reader)?, text(reader)?);
-    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires: reader.time()? })
+    let expires = reader.time()?;
+    let after = match reader.byte()? {
+        1 => After::Stays,
+        2 => After::GivenBack,
+        _ => return Err(FrameError::Malformed("an unknown end of a credential")),
+    };
+    let note = text(reader)?;
+    Ok(Fact { adapter, scope: (!scope.is_empty()).then_some(scope), expires, after, note: (!note.is_empty()).then_some(note) })
 }
 
 fn label(reader: &mut Reader<'_>) -> Result<SandboxLabel, FrameError> {
@@ -540,8 +556,17 @@ mod tests {
                 id: 1,
                 pass: [5; 16],
                 placeholders: vec![
-                    ("x".repeat(16), Fact { adapter: "secret".into(), scope: None, expires: None }),
-                    ("y".repeat(40), Fact { adapter: "aws".into(), scope: Some("arn".into()), expires: Some(at) }),
+                    ("x".repeat(16), Fact { adapter: "secret".into(), ..Fact::default() }),
+                    (
+                        "y".repeat(40),
+                        Fact {
+                            adapter: "vault".into(),
+                            scope: Some("arn".into()),
+                            expires: Some(at),
+                            after: After::GivenBack,
+                            note: Some("late".into()),
+                        },
+                    ),
                 ],
             },
             given(None, Keep::UntilStale),
@@ -555,6 +580,7 @@ mod tests {
             Reply::Signed { id: 7, signature: [9; SIGNATURE] },
             Reply::Done { id: 4 },
             Reply::Refused { id: 5, why: Refusal::Busy, message: "no".into(), hint: String::new() },
+            Reply::Refused { id: 8, why: Refusal::Provider, message: "no".into(), hint: String::new() },
         ]
     }
 

@@ -5,4 +5,3 @@
 
 pub mod keys;
 pub(crate) mod resign;
-pub mod sigv4;

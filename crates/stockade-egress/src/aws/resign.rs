@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use ::http::header::{self, HeaderMap, HeaderValue};
 use ::http::{Method, Uri};
+use stockade_sigv4::{Claim, Signable, decode, hash};
 
 use super::keys::Keys;
-use super::sigv4::{Claim, Signable, decode, hash};
 use crate::refusal::Refusal;
 use crate::secrets::binding::{Bound, Form};
 
@@ -163,6 +163,7 @@ impl Signed {
             }
         }
         signed.sort_unstable();
+        let signed: Vec<(&str, &[u8])> = signed.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let signable = Signable { method: method.as_str(), path, query, headers: &signed, payload: &payload, moment: &self.moment };
         let made = signable.authorization(&self.claim.scope, &keys.id, &keys.secret);

@@ -61,6 +61,9 @@ async fn host() -> u16 {
     port
 }
 
+/// What differs from the usual.
+type Change = Box<dyn FnOnce(&mut Rules, &mut Binding)>;
+
 struct Stage {
     world: World,
     port: u16,
@@ -95,7 +98,9 @@ async fn ask(agent: &mut UnixStream, message: &[u8]) -> Vec<u8> {
 
 fn strings(kind: u8, parts: &[&[u8]], rest: &[u8]) -> Vec<u8> {
     let mut message = vec![kind];
-    parts.iter().for_each(|part| push_string(&mut message, part));
+    for part in parts {
+        push_string(&mut message, part);
+    }
     message.extend_from_slice(rest);
     message
 }
@@ -393,7 +398,7 @@ async fn rules_that_look_inside_keep_sessions_from_passing() {
         rules.narrower = vec![vec![HostRule { methods: Methods::Only(vec![http::Method::GET]), ..rule }]];
     };
     let judged = |rules: &mut Rules, _: &mut Binding| rules.judge = Some(Arc::new(Never));
-    let changes: [Box<dyn FnOnce(&mut Rules, &mut Binding)>; 2] = [Box::new(narrow), Box::new(judged)];
+    let changes: [Change; 2] = [Box::new(narrow), Box::new(judged)];
     for (change, why) in changes.into_iter().zip(["`CONNECT` is not an allowed method", "never"]) {
         let mut stage = stage_of(Budget::default(), value(&user_key()), change).await;
         let mut stream = stage.world.connect(Kind::Transparent(format!("127.0.0.1:{}", stage.port).parse().unwrap()));

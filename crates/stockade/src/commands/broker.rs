@@ -41,14 +41,12 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     };
     let broker = Arc::new(Broker::new(settings.secrets().value, around));
     let for_egress = Arc::clone(&broker);
+    let listens = rustix::net::sockopt::socket_acceptconn(&egress) == Ok(true);
+    let callers = listens.then(|| peer::Only::who_made(&owner)).transpose().map_err(|error| Failure::from_error(STEP, &error))?;
     // Ends with the process; what egress does wrong ends only its own connection.
-    let callers = peer::Only::who_made(&owner).map_err(|error| Failure::from_error(STEP, &error))?;
-    let serve_egress = move || {
-        if rustix::net::sockopt::socket_acceptconn(&egress) == Ok(true) {
-            drop(server::listen(&for_egress, &UnixListener::from(OwnedFd::from(egress)), Some(&callers)));
-        } else {
-            drop(server::serve(&for_egress, egress, Made::ForEgress));
-        }
+    let serve_egress = move || match callers {
+        Some(callers) => drop(server::listen(&for_egress, UnixListener::from(OwnedFd::from(egress)), Some(callers))),
+        None => drop(server::serve(&for_egress, egress, Made::ForEgress)),
     };
     std::thread::Builder::new().name("egress".to_owned()).spawn(serve_egress).map_err(|error| Failure::from_error(STEP, &error))?;
     server::serve(&broker, owner, Made::ForOwner).map_err(|error| Failure::from_error(STEP, &error))?;

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
+use stockade_broker::broker::{After, Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
 use stockade_broker::client::{ClientError, Owner};
+use stockade_broker::talk::message::Refusal;
 use stockade_broker::{SecretName, SecretValue};
 use stockade_core::credential::{Class, Delivery};
 use stockade_core::host::HostPattern;
@@ -47,6 +48,8 @@ const WEB_PORTS: [u16; 2] = [80, 443];
 const MAX_AUTHORITIES: u64 = 1 << 20;
 /// What a call is called that is no capability's.
 const USUAL: &str = "run";
+/// The step that fails where a provider has looked at what it was asked with, and refuses it.
+pub(crate) const REFUSED: &str = "provider";
 /// Where the certificate authority lives, beneath the state directory.
 pub(crate) const AUTHORITY: &str = "egress";
 
@@ -88,6 +91,10 @@ struct Keeper {
     role: Option<Role>,
     owner: Owner,
     label: SandboxLabel,
+    /// Secrets that are given back at the end.
+    borrowed: Vec<SecretName>,
+    /// Where the connection goes then.
+    kept: Option<standing::Kept>,
 }
 
 /// Which secrets are registered.
@@ -295,9 +302,10 @@ impl<'a> Outlet<'a> {
             };
             wishes.push(Wish { binding, caller, class });
         }
-        let standing::Way { mut owner, lookup, role } = standing::way(self.context)?;
+        let standing::Way { mut owner, lookup, role, kept } = standing::way(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
-            let failure = Failure::new("secret", error.to_string());
+            let step = if matches!(error, ClientError::Refused { why: Refusal::Provider, .. }) { REFUSED } else { "secret" };
+            let failure = Failure::new(step, error.to_string());
             match error.hint() {
                 Some(hint) => failure.with_hint(hint),
                 None => failure,
@@ -307,7 +315,11 @@ impl<'a> Outlet<'a> {
         let purpose = if self.reach.purpose.is_empty() { USUAL } else { self.reach.purpose.as_str() };
         let registered = owner.register(&label, purpose, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
         let Registered { bound, pass } = registered;
-        lock(&self.keeper).replace(Keeper { role, owner, label });
+        for note in bound.iter().filter_map(|bound| bound.fact.note.as_ref()) {
+            self.context.printer.warning(note.clone());
+        }
+        let borrowed = bound.iter().filter(|bound| bound.fact.after == After::GivenBack).map(|bound| bound.binding.name().clone());
+        lock(&self.keeper).replace(Keeper { role, owner, label, borrowed: borrowed.collect(), kept });
         let fact = |bound: &Bound| {
             let name = bound.binding.name();
             (name.clone(), Fact { scope: ssh_scope(name, self.reach, &settings).or(bound.fact.scope.clone()), ..bound.fact.clone() })
@@ -424,15 +436,21 @@ fn lock(keeper: &Mutex<Option<Keeper>>) -> MutexGuard<'_, Option<Keeper>> {
 impl Drop for Outlet<'_> {
     fn drop(&mut self) {
         let keeper = lock(&self.keeper).take();
-        if let Some(Keeper { role, mut owner, label }) = keeper {
-            // What was minted for this sandbox alone is given back; a broker that is gone gives back nothing, and everything ends by itself.
-            if let Err(error @ ClientError::Refused { .. }) = owner.release(&label) {
-                self.context.printer.warning(error.to_string());
+        let Some(Keeper { role, mut owner, label, borrowed, kept }) = keeper else { return };
+        // What was minted for this sandbox alone is given back; that is worth waiting for, so that a failure is told.
+        let released = if borrowed.is_empty() { owner.leave(&label) } else { owner.release(&label) };
+        match (released, kept) {
+            (Ok(()), Some(kept)) => kept.keep(owner),
+            (Ok(()), None) => drop(owner),
+            (Err(error), _) => {
+                drop(owner);
+                if let Some(told) = not_given_back(&borrowed, &error) {
+                    self.context.printer.warning(told);
+                }
             }
-            drop(owner);
-            if let Some(role) = role {
-                role.wait();
-            }
+        }
+        if let Some(role) = role {
+            role.wait();
         }
     }
 }
@@ -442,6 +460,18 @@ fn ssh_scope(name: &SecretName, reach: &Reach, settings: &[SecretSetting]) -> Op
     let is_ssh = |secret: &SecretUse| secret.name == *name && secret.deliveries.contains(&Delivery::Ssh);
     let setting = settings.iter().find(|setting| setting.name == *name).filter(|_| reach.secrets.iter().any(is_ssh))?;
     setting.git_over_ssh().ok().map(Ssh::scope)
+}
+
+/// What a person is told when a sandbox could not be released. A broker that is gone keeps nothing, so only what it had to give back is lost.
+fn not_given_back(borrowed: &[SecretName], error: &ClientError) -> Option<String> {
+    if let ClientError::Refused { .. } = error {
+        // It says itself what could not be given back.
+        return Some(error.to_string());
+    }
+    let names: Vec<String> = borrowed.iter().map(|name| format!("`{name}`")).collect();
+    let told =
+        format!("what was minted for {} may not have been given back, and ends by itself at its own time: {error}", names.join(", "));
+    (!names.is_empty()).then_some(told)
 }
 
 /// Who gives a secret, as receipts say it.
@@ -569,4 +599,21 @@ pub(crate) fn alarm() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Fa
 pub(crate) fn channel() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Failure> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Failure::new("egress", format!("making the sandbox's channel: {errno}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_broker_that_is_gone_had_to_give_back_is_told() {
+        let names: Vec<SecretName> = ["A", "B"].iter().map(|name| name.parse().unwrap()).collect();
+        let gone = ClientError::Gone("it closed the connection".to_owned());
+        let told = "what was minted for `A`, `B` may not have been given back, and ends by itself at its own time: the secret broker is gone: it closed the \
+                    connection";
+        assert_eq!(not_given_back(&names, &gone).as_deref(), Some(told));
+        assert_eq!(not_given_back(&[], &gone), None, "nothing is lost");
+        let refused = ClientError::Refused { why: Refusal::NoValue, message: "no".to_owned(), hint: String::new() };
+        assert_eq!(not_given_back(&[], &refused).as_deref(), Some("no"));
+    }
 }

@@ -1,8 +1,9 @@
 //! The broker of a server: one process for all its calls, so that a credential that is at hand costs a call one question.
 //!
 //! It is started for the first call that needs it, by the steward, with this process's own connection and a listening socket in the private
-//! runtime directory. Every call has connections of its own; the broker takes them from this process alone, and sandboxes only with a ticket
-//! that was signed here. One that is gone is started anew by the next call: the call that finds it gone is refused.
+//! runtime directory. Every call has connections of its own while it lasts; the broker takes them from this process alone, and sandboxes only
+//! with a ticket that was signed here. The connection that registered a call is used by a later one once it has nothing registered any more.
+//! A broker that is gone is started anew by the next call: the call that finds it gone is refused.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use crate::Context;
 use crate::failure::Failure;
 
 const STEP: &str = "broker";
+/// How many connections are kept for later calls.
+const MAX_KEPT: usize = 16;
 
 /// The broker of this process, once there is one.
 #[derive(Debug, Default)]
@@ -30,6 +33,27 @@ struct Running {
     _owner: Owner,
     signer: Arc<Signer>,
     socket: PathBuf,
+    kept: Kept,
+}
+
+/// Connections that have nothing registered, for later calls.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<Vec<Owner>>>);
+
+impl Kept {
+    /// Keeps a connection whose sandbox was released.
+    pub(crate) fn keep(&self, owner: Owner) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_KEPT {
+            kept.push(owner);
+        }
+    }
+
+    /// One whose broker is still there.
+    fn take(&self) -> Option<Owner> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| kept.pop()).find(Owner::is_there)
+    }
 }
 
 impl Drop for Running {
@@ -47,6 +71,8 @@ pub(crate) struct Way {
     pub(crate) lookup: Lookup,
     /// The process, where it is this call's own.
     pub(crate) role: Option<Role>,
+    /// Where the connection goes afterwards; it ends where that is nowhere.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// How egress comes to a broker.
@@ -82,7 +108,7 @@ fn own(context: &Context) -> Result<Way, Failure> {
     let (role, lookup) = processes::broker(context)?;
     let connection = role.connection.try_clone().map_err(|error| Failure::from_error(STEP, &error))?;
     let owner = Owner::connect(connection).map_err(|error| Failure::from_error(STEP, &error))?;
-    Ok(Way { owner, lookup: Lookup::Own(lookup), role: Some(role) })
+    Ok(Way { owner, lookup: Lookup::Own(lookup), role: Some(role), kept: None })
 }
 
 impl Broker {
@@ -117,12 +143,16 @@ impl Running {
         let role = processes::listening_broker(listener, context)?;
         let connection = role.connection.try_clone().map_err(failed)?;
         let owner = Owner::connect(connection).map_err(|error| Failure::from_error(STEP, &error))?;
-        Ok(Self { signer: owner.signer(), _role: role, _owner: owner, socket })
+        Ok(Self { signer: owner.signer(), _role: role, _owner: owner, socket, kept: Kept::default() })
+    }
+
+    fn connect(&self) -> Result<Owner, Failure> {
+        let stream = UnixStream::connect(&self.socket).map_err(|error| Failure::new(STEP, format!("it is gone: {error}")))?;
+        Owner::join(stream, Arc::clone(&self.signer)).map_err(|error| Failure::from_error(STEP, &error))
     }
 
     fn join(&self) -> Result<Way, Failure> {
-        let stream = UnixStream::connect(&self.socket).map_err(|error| Failure::new(STEP, format!("it is gone: {error}")))?;
-        let owner = Owner::join(stream, Arc::clone(&self.signer)).map_err(|error| Failure::from_error(STEP, &error))?;
-        Ok(Way { owner, lookup: Lookup::Socket(self.socket.clone()), role: None })
+        let owner = self.kept.take().map_or_else(|| self.connect(), Ok)?;
+        Ok(Way { owner, lookup: Lookup::Socket(self.socket.clone()), role: None, kept: Some(self.kept.clone()) })
     }
 }

@@ -3,7 +3,7 @@
 //! Both ends of the broker's connections are ours, and are read as if they were not.
 
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{Fact, Keep, Wish};
+use stockade_broker::broker::{After, Fact, Keep, Wish};
 use stockade_broker::budget::Bytes;
 use stockade_broker::placeholder::draw;
 use stockade_broker::talk::MAX_FRAME;
@@ -117,9 +117,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let wish = |text: &str, caller| Wish { binding: text.parse().expect("a binding"), caller, class: Class::Reference };
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_763_000_000);
     let asks = [
-        Ask::Hello { version: 2, role: Role::Owner { key: Some([1; 32]) } },
-        Ask::Hello { version: 2, role: Role::Owner { key: None } },
-        Ask::Hello { version: 2, role: Role::Egress { pass: Some([2; 16]) } },
+        Ask::Hello { version: 3, role: Role::Owner { key: Some([1; 32]) } },
+        Ask::Hello { version: 3, role: Role::Owner { key: None } },
+        Ask::Hello { version: 3, role: Role::Egress { pass: Some([2; 16]) } },
         Ask::Register {
             id: 1,
             sandbox: sandbox(),
@@ -138,8 +138,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
             id: 1,
             pass: [4; 16],
             placeholders: vec![
-                ("x".repeat(16), Fact { adapter: "secret".into(), scope: None, expires: None }),
-                ("y".repeat(40), Fact { adapter: "aws".into(), scope: Some("arn:aws:sts::1:assumed-role/a/b".into()), expires: Some(at) }),
+                ("x".repeat(16), Fact { adapter: "secret".into(), ..Fact::default() }),
+                (
+                    "y".repeat(40),
+                    Fact {
+                        adapter: "vault".into(),
+                        scope: Some("path aws/creds/a".into()),
+                        expires: Some(at),
+                        after: After::GivenBack,
+                        note: Some("the login was not given back".into()),
+                    },
+                ),
             ],
         },
         Reply::Value { id: 3, value: value(), expires: Some(at), fresh_until: at, keep: Keep::Once, bytes: Bytes::Counted },

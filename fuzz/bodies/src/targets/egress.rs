@@ -9,7 +9,6 @@ use stockade_egress::agent::login::Login;
 use stockade_egress::agent::message::{Bind, Request};
 use stockade_egress::agent::policy::{self, Bound};
 use stockade_egress::agent::wire::push_string;
-use stockade_egress::aws::sigv4::Claim;
 use stockade_egress::desk::tools;
 use stockade_egress::dns::{self, Known};
 use stockade_egress::http::head::{self, Framing, Guard};
@@ -21,6 +20,7 @@ use stockade_egress::secrets::substitute::BodyReplacer;
 use stockade_egress::ssh::command::Command;
 use stockade_egress::tls::hello;
 use stockade_egress::{Opening, SecretValue};
+use stockade_sigv4::Claim;
 
 use crate::input::Input;
 

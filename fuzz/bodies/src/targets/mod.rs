@@ -10,6 +10,7 @@ pub mod host;
 pub mod layer;
 pub mod pack;
 pub mod policy;
+pub mod providers;
 pub mod receipts;
 pub mod rest;
 pub mod seccomp;

@@ -2,23 +2,21 @@
 //! by which a refresh token is had in the first place is [`device`]'s.
 //!
 //! A server that rotates refresh tokens takes the old one as a theft from then on. So the new one is written to the secret store before
-//! anything else is looked at, one asks at a time, and what the store has goes before a value that somebody still had at hand.
+//! anything else is looked at, one asks at a time, whichever process it is of, and what the store has goes before a value that somebody still had
+//! at hand.
 
 mod client;
 pub(crate) mod device;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stockade_store::settings::providers::{Oauth, OauthGrant};
 
 use super::token::{ACCESS_TOKEN, Asked, Token, TokenAnswer};
 use super::told::{self, Text};
-use super::{Asking, MintError, Minted, Revoke};
-use crate::shared::lock;
+use super::{Asking, MintError, Minted, Revoke, http};
 use crate::{SecretName, SecretValue};
 use client::Client;
 
@@ -28,9 +26,6 @@ const ROTATE: &str = "keeping the new refresh token";
 const MAX_TIME: Duration = Duration::from_hours(24 * 366);
 /// The grant of RFC 8693.
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-
-/// Whose turn it is to use a refresh token.
-static TURNS: Mutex<BTreeMap<SecretName, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
 
 /// Asks for a token.
 pub(super) fn mint(oauth: &Oauth, asking: &Asking<'_>) -> Result<Minted, MintError> {
@@ -78,8 +73,7 @@ fn ask(oauth: &Oauth, client: &Client, asking: &Asking<'_>, fields: &[(&str, &st
 
 fn refresh(oauth: &Oauth, client: &Client, asking: &Asking<'_>, name: &SecretName) -> Result<Result<Token, MintError>, MintError> {
     let at_hand = asking.secret(name)?;
-    let turn = Arc::clone(lock(&TURNS).entry(name.clone()).or_default());
-    let _turn = lock(&turn);
+    let _turn = asking.around.store.turn(name).map_err(|error| not_kept("waiting for the refresh token", name, &error))?;
     let kept = asking.around.store.get(name).map_err(|error| not_kept("reading the refresh token", name, &error))?;
     let used = kept.unwrap_or_else(|| at_hand.value.duplicate());
     asking.hide(&used);
@@ -119,6 +113,6 @@ fn revoke(url: String, client: Client, token: &SecretValue) -> Revoke {
         let request = client.request(&url, &[("token", text.as_str()), ("token_type_hint", "access_token")]);
         let mut hidden = client.hidden();
         hidden.push(token);
-        told::give_back("giving the token back", &request, client.ca_file(), &hidden, None)
+        told::give_back(&http::send, "giving the token back", &request, client.ca_file(), &hidden, None)
     })
 }

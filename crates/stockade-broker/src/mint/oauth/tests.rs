@@ -1,6 +1,7 @@
 //! OAuth servers against a stand-in: each grant, rotation, the device flow, and answers that are not what was asked for.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -118,6 +119,38 @@ fn a_rotated_refresh_token_takes_the_place_of_the_old_one() {
     assert_eq!(bodies, [REFRESH, ROTATED].map(|used| format!("grant_type=refresh_token&refresh_token={used}&client_id=c%3A1")));
 }
 
+/// What a server does that rotates: a refresh token that comes a second time is a theft.
+#[test]
+fn two_who_refresh_at_once_never_spend_the_same_token() {
+    let root = tempfile::tempdir().unwrap();
+    let name: SecretName = "R3".parse().unwrap();
+    let first = value("refresh-number-0000000000");
+    Store::beneath(root.path()).set(&name, &first, SystemTime::now()).unwrap();
+    let given = std::sync::Mutex::new(0);
+    let server = StandIn::new(move |asked| {
+        let mut given = given.lock().unwrap();
+        let good = format!("refresh-number-{:010}", *given);
+        // Long enough for everybody else to have read the token that is used here.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        if !asked.body.contains(&good) {
+            return (400, json!({"error": "invalid_grant"}));
+        }
+        *given += 1;
+        (200, with("refresh_token", json!(format!("refresh-number-{:010}", *given))))
+    });
+    let grant = json!({"type": "refresh-token", "refreshToken": "R3"});
+    // Each has a store of its own, and with it descriptors of its own, as processes have.
+    let refresh = || refresh_in(root.path(), &server.address, &grant).map(drop);
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..6).map(|_| scope.spawn(refresh)).collect();
+        for one in asked {
+            one.join().unwrap().unwrap();
+        }
+    });
+    let kept = Store::beneath(root.path()).get(&name).unwrap().unwrap();
+    assert_eq!(kept.to_text().as_str(), "refresh-number-0000000006");
+}
+
 #[test]
 fn a_refresh_token_that_cannot_be_kept_is_an_error() {
     let root = tempfile::tempdir().unwrap();
@@ -131,6 +164,7 @@ fn a_refresh_token_that_cannot_be_kept_is_an_error() {
     // The store's place becomes a file between reading and writing.
     let place = root.path().join("secrets");
     let rotates = StandIn::new(move |_| {
+        std::fs::rename(&place, place.with_extension("away")).unwrap();
         std::fs::write(&place, "in the way").unwrap();
         (200, with("refresh_token", json!(ROTATED)))
     });

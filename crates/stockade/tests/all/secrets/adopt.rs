@@ -27,6 +27,14 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
+    # A token endpoint: refuses a refresh token, or is busy.
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        said = b'{"error": "invalid_grant"}'
+        self.send_response(429 if self.path == "/busy" else 400)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
     def log_message(self, *_):
         pass
 server = HTTPServer(("127.0.0.1", 0), Handler)
@@ -262,6 +270,23 @@ fn adopting_gcloud_keeps_the_key_and_writes_the_provider() {
         let (code, told) = adopt_json(ground, &["gcloud", "--no-check"]);
         assert_eq!((code, &told["secret"], &told["kept"]), (Some(0), &json!("GCP"), &json!(["GCP_KEY"])), "{told}");
         assert_eq!(entry(ground, "GCP"), json!({"source": "gcp", "key": "GCP_KEY", "project": "p-1", "hosts": ["*.googleapis.com"]}));
+        assert_nowhere(ground);
+    });
+}
+
+#[test]
+fn adopting_gcloud_tells_a_login_that_is_refused_from_a_provider_that_is_busy() {
+    as_both(|ground| {
+        let registry = Registry::start(ground);
+        let path = ground.home.join(".config/gcloud/application_default_credentials.json");
+        for (page, works, says) in [("token", json!(false), "400: invalid_grant"), ("busy", Value::Null, "429: invalid_grant")] {
+            let key = json!({"type": "authorized_user", "client_id": "c", "client_secret": OTHER, "refresh_token": VALUE,
+                "token_uri": format!("http://127.0.0.1:{}/{page}", registry.port)});
+            ground.plant(&path, &key.to_string(), 0o600);
+            let (_, told) = adopt_json(ground, &["gcloud", "--replace"]);
+            assert_eq!(told["check"]["works"], works, "{told}");
+            assert!(told["check"]["said"].as_str().is_some_and(|said| said.contains(says)), "{told}");
+        }
         assert_nowhere(ground);
     });
 }

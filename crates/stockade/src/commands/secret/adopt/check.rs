@@ -13,6 +13,7 @@ use stockade_store::settings::SecretSetting;
 
 use super::login::{Forbidden, Request};
 use crate::Context;
+use crate::egress::outlet::REFUSED;
 
 const ITSELF: &str = "/proc/self/exe";
 /// How long all of it may take.
@@ -172,11 +173,7 @@ fn read(printed: &[u8]) -> Result<Answer, Missing> {
     if told.get("error").is_some() {
         let said = brief(text("/error/message"));
         // A provider that refuses to give a token has looked at the login.
-        return Err(if text("/error/step") == "secret" && said.contains("it answers 4") {
-            Missing::Refused(said)
-        } else {
-            Missing::Unasked(said)
-        });
+        return Err(if text("/error/step") == REFUSED { Missing::Refused(said) } else { Missing::Unasked(said) });
     }
     let code = told.get("exit_code").and_then(Value::as_i64);
     let refused = told
@@ -295,7 +292,8 @@ mod tests {
             assert_eq!(works(&unknown), Value::Null, "{unknown}");
             assert!(judge(&unknown).words().contains(says), "{unknown}: {}", judge(&unknown).words());
         }
-        assert_eq!(works(&json!({"error": {"step": "secret", "message": "token: it answers 400: invalid_grant"}})), false);
+        assert_eq!(works(&json!({"error": {"step": "provider", "message": "token: it answers 400: invalid_grant"}})), false);
+        assert_eq!(works(&json!({"error": {"step": "secret", "message": "token: it answers 429: later"}})), Value::Null);
         assert!(matches!(judged(read(b"not JSON"), Forbidden::Known), Check::Unknown(_)));
         assert!(matches!(judged(Ok(Answer { status: 403, realm: None }), Forbidden::Known), Check::Works(_)));
     }

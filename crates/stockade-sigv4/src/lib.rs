@@ -1,4 +1,7 @@
-//! Signature Version 4 of AWS: the header that carries it, what is signed, and the signature. Pure: no clock, no I/O.
+//! Signature Version 4 of AWS: the header that carries it, what is signed, and the signature. The broker signs its own requests with it, and
+//! egress those that a program signed with made-up keys.
+//!
+//! Pure: no clock, no I/O. Headers that are read come from inside a sandbox, and are read strictly. What holds a session token is wiped.
 //!
 //! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
 
@@ -120,7 +123,7 @@ pub struct Signable<'a> {
     /// The query as it is sent, without `?`.
     pub query: &'a str,
     /// Name, in lower case, and value of each signed header, by name.
-    pub headers: &'a [(String, Vec<u8>)],
+    pub headers: &'a [(&'a str, &'a [u8])],
     /// The body's hash, or what stands for it.
     pub payload: &'a str,
     /// `YYYYMMDDTHHMMSSZ`.
@@ -147,21 +150,26 @@ impl Signable<'_> {
     }
 
     /// The request in the form that is hashed.
-    fn canonical(&self, scope: &Scope) -> Vec<u8> {
+    fn canonical(&self, scope: &Scope) -> Zeroizing<Vec<u8>> {
         let path = if scope.is_store() { encoded_once(self.path) } else { encoded_twice(self.path) };
-        let mut text = format!("{}\n{path}\n{}\n", self.method, sorted_query(self.query)).into_bytes();
+        let head = format!("{}\n{path}\n{}\n", self.method, sorted_query(self.query));
+        let end = format!("\n{}\n{}", self.names(), self.payload);
+        let room: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        // At once as long as it will be, so that nothing of it is left where it was before.
+        let mut text = Zeroizing::new(Vec::with_capacity(head.len() + room + end.len()));
+        text.extend_from_slice(head.as_bytes());
         for (name, value) in self.headers {
             text.extend_from_slice(name.as_bytes());
             text.push(b':');
-            text.extend_from_slice(&single_spaced(value));
+            push_single_spaced(&mut text, value);
             text.push(b'\n');
         }
-        text.extend_from_slice(format!("\n{}\n{}", self.names(), self.payload).as_bytes());
+        text.extend_from_slice(end.as_bytes());
         text
     }
 
     fn names(&self) -> String {
-        self.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";")
+        self.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";")
     }
 }
 
@@ -206,9 +214,14 @@ fn sorted_query(query: &str) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-fn single_spaced(value: &[u8]) -> Vec<u8> {
+fn push_single_spaced(text: &mut Vec<u8>, value: &[u8]) {
     let words = value.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(&b' ')
+    for (at, word) in words.enumerate() {
+        if at > 0 {
+            text.push(b' ');
+        }
+        text.extend_from_slice(word);
+    }
 }
 
 fn encode(bytes: &[u8]) -> String {
@@ -225,7 +238,7 @@ fn encode(bytes: &[u8]) -> String {
 }
 
 /// What `%XX` stands for; a `%` before anything else is itself.
-pub(crate) fn decode(text: &str) -> Vec<u8> {
+pub fn decode(text: &str) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -261,7 +274,7 @@ mod tests {
         let mut headers = vec![("host", "example.amazonaws.com"), ("x-amz-date", MOMENT)];
         headers.extend(more);
         headers.sort_unstable();
-        let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
         let payload = hash(body);
         Signable { method, path, query, headers: &headers, payload: &payload, moment: MOMENT }.signature(&scope("service"), SECRET)
     }
@@ -300,6 +313,42 @@ mod tests {
                 "Param1=value1",
                 "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
             ),
+            (
+                "post-vanilla-query",
+                "POST",
+                "/",
+                "Param1=value1",
+                &[],
+                "",
+                "28038455d6de14eafc1f9222cf5aa6f1a96197d7deb8263271d420d138af7f11",
+            ),
+            (
+                "get-header-key-duplicate",
+                "GET",
+                "/",
+                "",
+                &[("my-header1", "value2,value2,value1")],
+                "",
+                "c9d5ea9f3f72853aea855b47ea873832890dbdd183b4468f858259531a5138ea",
+            ),
+            (
+                "post-header-key-case",
+                "POST",
+                "/",
+                "",
+                &[("my-header1", "value1")],
+                "",
+                "c5410059b04c1ee005303aed430f6e6645f61f4dc9e1461ec8f8916fdf18852c",
+            ),
+            (
+                "get-header-value-trim",
+                "GET",
+                "/",
+                "",
+                &[("my-header1", " value1"), ("my-header2", " \"a   b   c\"")],
+                "",
+                "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736",
+            ),
             ("get-slashes", "GET", "//example//", "", &[], "", "9a624bd73a37c9a373b5312afbebe7a714a789de108f0bdfe846570885f57e84"),
             (
                 "get-relative-relative",
@@ -329,7 +378,9 @@ mod tests {
             assert_eq!((encoded_once(path).as_str(), encoded_twice(path).as_str()), (once, twice), "{path}");
         }
         assert_eq!(sorted_query("b=2&a=%2f/&a&&B=x y+z&a=1%"), "B=x%20y%20z&a=&a=%2F%2F&a=1%25&b=2");
-        assert_eq!(single_spaced(b"  \"a   b\tc\"  "), b"\"a b c\"");
+        let mut spaced = Vec::new();
+        push_single_spaced(&mut spaced, b"  \"a   b\tc\"  ");
+        assert_eq!(spaced, b"\"a b c\"");
     }
 
     #[test]
