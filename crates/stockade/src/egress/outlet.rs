@@ -36,7 +36,7 @@ use super::processes::{self, Role};
 use super::record::{Record, Row};
 use super::{authorities, login, standing, variables};
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, PROVIDER_REFUSES};
 
 /// How long egress may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,8 +48,6 @@ const WEB_PORTS: [u16; 2] = [80, 443];
 const MAX_AUTHORITIES: u64 = 1 << 20;
 /// What a call is called that is no capability's.
 const USUAL: &str = "run";
-/// The step that fails where a provider has looked at what it was asked with, and refuses it.
-pub(crate) const REFUSED: &str = "provider";
 /// Where the certificate authority lives, beneath the state directory.
 pub(crate) const AUTHORITY: &str = "egress";
 
@@ -304,7 +302,7 @@ impl<'a> Outlet<'a> {
         }
         let standing::Way { mut owner, lookup, role, kept } = standing::way(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
-            let step = if matches!(error, ClientError::Refused { why: Refusal::Provider, .. }) { REFUSED } else { "secret" };
+            let step = if matches!(error, ClientError::Refused { why: Refusal::Provider, .. }) { PROVIDER_REFUSES } else { "secret" };
             let failure = Failure::new(step, error.to_string());
             match error.hint() {
                 Some(hint) => failure.with_hint(hint),
