@@ -8,6 +8,9 @@ use serde_json::json;
 
 use crate::printer::Printer;
 
+/// The step that fails where a provider has looked at what it was asked with, and refuses it.
+pub(crate) const PROVIDER_REFUSES: &str = "provider";
+
 /// Why a command did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {

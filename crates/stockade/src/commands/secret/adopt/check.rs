@@ -13,7 +13,7 @@ use stockade_store::settings::SecretSetting;
 
 use super::login::{Forbidden, Request};
 use crate::Context;
-use crate::egress::outlet::REFUSED;
+use crate::failure::PROVIDER_REFUSES;
 
 const ITSELF: &str = "/proc/self/exe";
 /// How long all of it may take.
@@ -173,7 +173,7 @@ fn read(printed: &[u8]) -> Result<Answer, Missing> {
     if told.get("error").is_some() {
         let said = brief(text("/error/message"));
         // A provider that refuses to give a token has looked at the login.
-        return Err(if text("/error/step") == REFUSED { Missing::Refused(said) } else { Missing::Unasked(said) });
+        return Err(if text("/error/step") == PROVIDER_REFUSES { Missing::Refused(said) } else { Missing::Unasked(said) });
     }
     let code = told.get("exit_code").and_then(Value::as_i64);
     let refused = told
