@@ -23,7 +23,7 @@ use crate::Context;
 use crate::cli::ServeArgs;
 use crate::daemon::launcher::Scope;
 use crate::failure::Failure;
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, Telling};
 
 const STEP: &str = "daemon";
 /// Visitors at once; more wait to be taken.
@@ -79,10 +79,11 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whom it tells. Beside a server, which tells too and was started first, what cannot be had is a warning: a secret that only that server's
-/// environment had is gone by now.
+/// Whom it tells. Beside a server, which was started first and tells what waits for a person, what cannot be had is a warning: a secret that
+/// only that server's environment had is gone by now.
 fn outbound(args: &ServeArgs, context: &Context) -> Result<Option<Outbound>, Failure> {
-    Outbound::prepare(context).or_else(|failure| {
+    let telling = if args.attended { Telling::OwnCalls } else { Telling::Everything };
+    Outbound::prepare(telling, context).or_else(|failure| {
         if !args.attended {
             return Err(failure);
         }

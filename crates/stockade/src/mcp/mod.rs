@@ -51,7 +51,7 @@ use crate::engine::asker::{AgentName, Asker};
 use crate::engine::overlay::{Kept, Overlays};
 use crate::failure::Failure;
 use crate::http::journal::Journal;
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, Telling};
 use calls::Calls;
 use granted::Offered;
 use held::Held;
@@ -113,7 +113,7 @@ impl Session {
         ensure_private_dir(&places.state).map_err(|error| Failure::from_error("state", &error))?;
         let (launching, launcher) = launcher::start(places, &scope)?;
         let (serving, steward) = steward::start(&scope)?;
-        let outbound = Outbound::prepare(&context)?;
+        let outbound = Outbound::prepare(Telling::Everything, &context)?;
         let ended = outbound.as_ref().and_then(Outbound::ended_calls);
         context.standing = Some(Arc::new(Standing::new(launcher, Some(steward)).telling(ended)));
         Ok(Arc::new(Self {

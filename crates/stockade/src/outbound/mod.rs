@@ -44,6 +44,15 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Ended calls whose spans wait to be sent.
 const MOST_SPANS: usize = 4096;
 
+/// What a server is there to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Its own calls, and what waits for a person.
+    Everything,
+    /// Its own calls alone: it stands beside a server that tells the rest, and counts it where people look.
+    OwnCalls,
+}
+
 /// What a server says to the outside.
 pub(crate) struct Outbound {
     way: Arc<Way>,
@@ -57,11 +66,14 @@ pub(crate) struct Outbound {
 impl Outbound {
     /// Starts what it takes, where settings name anybody; `None` where they do not. To be called while this process has one thread and may still
     /// start programs.
-    pub(crate) fn prepare(context: &Context) -> Result<Option<Self>, Failure> {
+    pub(crate) fn prepare(telling: Telling, context: &Context) -> Result<Option<Self>, Failure> {
         let places = context.places()?.clone();
         // A project has no say in whom a server talks to.
         let settings = Settings::load(&places, None).map_err(|error| Failure::from_error(STEP, &error))?;
-        let webhook = target("approvals.webhook", &settings.webhook())?;
+        let webhook = match telling {
+            Telling::Everything => target("approvals.webhook", &settings.webhook())?,
+            Telling::OwnCalls => None,
+        };
         let traces = target("telemetry.otlp", &settings.otlp())?;
         if webhook.is_none() && traces.is_none() {
             return Ok(None);

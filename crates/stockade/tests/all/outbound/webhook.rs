@@ -105,6 +105,8 @@ fn what_fails_is_tried_again_under_the_same_id_and_what_is_refused_is_given_up()
     let receiver = told(&ground);
     receiver.will_answer(&ground, &[503, 429, 200, 302, 400]);
     let server = Server::new(&ground);
+    // Its daemon could tell, too, and would count it where nobody looks.
+    eventually("its daemon is there", || ground.state.join("stockade/run/daemon.sock").exists());
     server.call("shell", &json!({"script": "touch a"}));
     let got = receiver.gets(3);
     let ids: Vec<&Value> = got.iter().map(|row| &row["headers"]["webhook-id"]).collect();
@@ -112,11 +114,13 @@ fn what_fails_is_tried_again_under_the_same_id_and_what_is_refused_is_given_up()
     for script in ["touch b", "touch c"] {
         server.call("shell", &json!({"script": script}));
     }
-    eventually("the metrics say so", || {
+    let counted = || {
         let text = server.request("GET /metrics", &[("Authorization", "Bearer TOKEN")], "").body;
-        text.contains("stockade_outbound_total{kind=\"webhook\",result=\"sent\"} 1")
-            && text.contains("stockade_outbound_total{kind=\"webhook\",result=\"dropped\"} 2")
-    });
+        let rows = text.lines().filter_map(|line| line.strip_prefix("stockade_outbound_total{kind=\"webhook\",result="));
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    receiver.gets(5);
+    eventually("all three are settled, and it is this server that says so", || counted() == [r#""sent"} 1"#, r#""dropped"} 2"#]);
     let got = receiver.got();
     assert_eq!(got.len(), 5, "neither followed nor repeated: {got:#?}");
     assert!(got.iter().all(|row| row["path"] == "/in?x=1"), "{got:#?}");
