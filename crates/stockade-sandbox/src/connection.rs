@@ -21,6 +21,8 @@ use stockade_wire::message::{Reply, Request};
 pub const MAX_FDS: usize = 64;
 /// How long an answer is expected soon.
 const EAGER: Duration = Duration::from_millis(2);
+/// Whoever gets the processor back later than this was not alone there.
+const SHARED: Duration = Duration::from_micros(50);
 const READ_CHUNK: usize = 64 << 10;
 /// A guest that does not read for so long is stuck: a healthy one always reads.
 const SEND_SECONDS: u64 = 20;
@@ -180,8 +182,8 @@ impl Connection {
     }
 
     /// Waits for bytes. What is expected soon, and waited for, is looked for again and again first, and whoever else wants the processor has it in
-    /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine. One at a time does so: where many
-    /// wait there is enough to do, and no processor sleeps.
+    /// between: waking up a processor that sleeps takes longer than most answers, above all in a virtual machine. One at a time does so, and only while
+    /// nobody else wants that processor: where there is enough to do, none sleeps.
     fn wait(&self, timeout: &Timespec) -> Result<usize, Errno> {
         let eager = (self.haste == Haste::Somebody).then(Eager::begin).flatten();
         let begun = Instant::now();
@@ -190,7 +192,11 @@ impl Connection {
             if rustix::event::poll(&mut wait, Some(&Timespec::default()))? > 0 {
                 return Ok(1);
             }
+            let given = Instant::now();
             rustix::thread::sched_yield();
+            if given.elapsed() > SHARED {
+                break;
+            }
         }
         drop(eager);
         rustix::event::poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(timeout))
