@@ -12,6 +12,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fmt;
 
 pub use prefixes::looks_like_a_token;
@@ -60,21 +61,22 @@ impl fmt::Display for Placeholder {
 /// A placeholder for each of a sandbox's secrets, in their order.
 pub fn draw(values: &[&SecretValue]) -> Result<Vec<Placeholder>, PlaceholderError> {
     let mut random = Random::new();
+    let runs: Vec<Runs<'_>> = values.iter().map(|value| Runs::of(value.expose())).collect();
     let mut drawn: Vec<Placeholder> = Vec::with_capacity(values.len());
     for value in values {
-        drawn.push(draw_one(value.expose(), values, &drawn, &mut random)?);
+        drawn.push(draw_one(value.expose(), &runs, &drawn, &mut random)?);
     }
     Ok(drawn)
 }
 
-fn draw_one(real: &[u8], values: &[&SecretValue], earlier: &[Placeholder], random: &mut Random) -> Result<Placeholder, PlaceholderError> {
+fn draw_one(real: &[u8], values: &[Runs<'_>], earlier: &[Placeholder], random: &mut Random) -> Result<Placeholder, PlaceholderError> {
     for attempt in 0..2 * MAX_DRAWS {
         let shaped = if attempt < MAX_DRAWS { shape::like(real, random)? } else { None };
         let text = match shaped {
             Some(text) => text,
             None => shape::plain(real.len(), random)?,
         };
-        let apart = values.iter().all(|value| is_apart(text.as_bytes(), value.expose()));
+        let apart = values.iter().all(|runs| !runs.show_in(text.as_bytes()));
         if apart && earlier.iter().all(|other| !text.contains(other.as_str()) && !other.as_str().contains(&text)) {
             return Ok(Placeholder(text));
         }
@@ -82,8 +84,22 @@ fn draw_one(real: &[u8], values: &[&SecretValue], earlier: &[Placeholder], rando
     Err(PlaceholderError::NotApart)
 }
 
-/// Whether a text shows nothing of a real value but its public prefix.
-fn is_apart(text: &[u8], real: &[u8]) -> bool {
-    let private = real.get(prefixes::public_prefix(real).len()..).unwrap_or_default();
-    !private.windows(RUN.min(private.len().max(1))).any(|run| text.windows(run.len()).any(|window| window == run))
+/// The telling runs of a real value: looked up, not compared one by one, because a value may be long.
+struct Runs<'a> {
+    length: usize,
+    all: HashSet<&'a [u8]>,
+}
+
+impl<'a> Runs<'a> {
+    /// Those of all but its public prefix.
+    fn of(real: &'a [u8]) -> Self {
+        let private = real.get(prefixes::public_prefix(real).len()..).unwrap_or_default();
+        let length = RUN.min(private.len().max(1));
+        Self { length, all: private.windows(length).collect() }
+    }
+
+    /// Whether a text shows one of them.
+    fn show_in(&self, text: &[u8]) -> bool {
+        text.windows(self.length).any(|run| self.all.contains(run))
+    }
 }

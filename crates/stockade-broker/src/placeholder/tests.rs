@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use stockade_core::secret::MAX_VALUE;
 
 use super::*;
 
@@ -11,6 +12,12 @@ fn value(text: &str) -> SecretValue {
 
 fn drawn(text: &str) -> String {
     draw(&[&value(text)]).unwrap().remove(0).0
+}
+
+/// Whether a text shows nothing of a real value but its public prefix, each run compared with each.
+fn is_apart(text: &[u8], real: &[u8]) -> bool {
+    let private = real.get(prefixes::public_prefix(real).len()..).unwrap_or_default();
+    !private.windows(RUN.min(private.len().max(1))).any(|run| text.windows(run.len()).any(|window| window == run))
 }
 
 /// Drawn many times: the same length, unlike the value, unlike each other, and as `good` says.
@@ -135,4 +142,19 @@ fn whatever_the_value_nothing_of_it_shows() {
         assert!(placeholder != text && is_apart(placeholder.as_bytes(), text.as_bytes()), "{text} became {placeholder}");
         assert!(SecretValue::new(placeholder.clone().into_bytes()).is_ok(), "{placeholder:?} could not stand in a header");
     }
+}
+
+/// As long as values may be. Digits alone meet by chance, so that their shape is given up; comparing each run with each would take hours.
+#[test]
+fn the_longest_values_have_placeholders_soon() {
+    let mut random = Random::new();
+    let digits: String = (0..MAX_VALUE).map(|_| random.of("0123456789").unwrap()).collect();
+    let values = [digits, "a-".repeat(MAX_VALUE / 2), "x".repeat(MAX_VALUE), "token-of-usual-length".to_owned()].map(|text| value(&text));
+    let values: Vec<&SecretValue> = values.iter().collect();
+    let drawn = draw(&values).unwrap();
+    for (one, real) in drawn.iter().zip(&values) {
+        assert_eq!(one.as_str().len(), real.expose().len());
+        assert!(values.iter().all(|value| !Runs::of(value.expose()).show_in(one.as_str().as_bytes())));
+    }
+    assert!(is_apart(drawn[0].as_str().as_bytes(), values[3].expose()));
 }
