@@ -129,6 +129,10 @@ async fn log_in(handle: &mut Handle<Pinned>, how: &Use, identity: Identity, want
     }
 }
 
+/// A channel that a host would open, and the answer to that.
+type Opened = Channel<client::Msg>;
+type Reply = client::ChannelOpenHandle;
+
 /// Believes a host by its key, where that is known, and by nothing else.
 struct Pinned {
     known: Vec<PublicKey>,
@@ -143,6 +147,66 @@ impl client::Handler for Pinned {
             return Ok(true);
         }
         Err(Fault::HostKey(Box::new(key)))
+    }
+
+    // A host may open nothing towards us. The library would say yes to all of these, and a reply that is dropped says no.
+
+    async fn server_channel_open_session(&mut self, _: Opened, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_agent_forward(&mut self, _: Opened, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_x11(&mut self, _: Opened, _: &str, _: u32, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_tcpip(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_tcpip(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_streamlocal(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_streamlocal(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
     }
 }
 
