@@ -215,6 +215,14 @@ pub enum BrokerError {
     /// What could not be given back.
     #[error("{0}")]
     NotGivenBack(String),
+    /// The same beside what went wrong first.
+    #[error("{}; besides, {left}", crate::server::with_causes(&**.first))]
+    AndNotGivenBack {
+        /// What went wrong.
+        first: Box<BrokerError>,
+        /// What could not be given back.
+        left: String,
+    },
     /// A value that nothing can be signed with.
     #[error("the secret `{0}` begins with `whsec_` and is no key in base64 of 16 bytes or more")]
     NoKey(SecretName),
@@ -237,6 +245,7 @@ impl BrokerError {
             }
             Self::TooOften { name, .. } => Some(format!("wait a minute, or raise `secrets.{name}.maxPerMinute` in your settings")),
             Self::NotGivenBack(_) => Some("it ends by itself at its own time; see the provider's own list of what is out".to_owned()),
+            Self::AndNotGivenBack { first, .. } => first.hint(),
             Self::UsedUp { name, .. } => Some(format!("raise the limits of `secrets.{name}` in your settings")),
             Self::UnknownSandbox(_)
             | Self::KnownSandbox(_)
@@ -331,8 +340,22 @@ impl Broker {
         sandboxes.iter().find(|(_, registration)| same(&registration.pass)).map(|(label, _)| label.clone())
     }
 
-    /// Gives a sandbox its secrets: each must have a value now. All or none.
+    /// Gives a sandbox its secrets: each must have a value now. All or none; what was minted for none is given back.
     pub fn register(&self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, BrokerError> {
+        self.register_all(sandbox, purpose, wishes).map_err(|first| match first {
+            // What there is belongs to whoever was first.
+            BrokerError::KnownSandbox(_) => first,
+            first => match self.give_back(sandbox) {
+                Err(BrokerError::NotGivenBack(left)) => BrokerError::AndNotGivenBack { first: Box::new(first), left },
+                Ok(()) | Err(_) => first,
+            },
+        })
+    }
+
+    fn register_all(&self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, BrokerError> {
+        if lock(&self.sandboxes).contains_key(sandbox) {
+            return Err(BrokerError::KnownSandbox(sandbox.clone()));
+        }
         if wishes.len() > MAX_SECRETS {
             return Err(BrokerError::TooMany("that many secrets of one sandbox"));
         }
@@ -346,10 +369,7 @@ impl Broker {
                 return Err(BrokerError::LongLived(name.clone()));
             }
         }
-        if lock(&self.sandboxes).contains_key(sandbox) {
-            return Err(BrokerError::KnownSandbox(sandbox.clone()));
-        }
-        let leases = self.fetch_all(sandbox, purpose, &wishes).inspect_err(|_| drop(self.give_back(sandbox)))?;
+        let leases = self.fetch_all(sandbox, purpose, &wishes)?;
         let values: Vec<&SecretValue> = leases.iter().map(|lease| lease.face()).collect();
         let placeholders = placeholder::draw(&values)?;
         let mut pass = Pass::default();

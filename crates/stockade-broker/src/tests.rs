@@ -453,6 +453,26 @@ fn what_is_one_calls_own_is_said_to_be_given_back() {
 }
 
 #[test]
+fn what_was_minted_for_a_call_that_is_refused_is_given_back_or_said_not_to_be() {
+    for (back, says) in
+        [(204, None), (503, Some("the credential of `V` could not be given back: giving a lease back to Vault: it answers 503"))]
+    {
+        let vault = StandIn::new(move |asked| match asked.method.as_str() {
+            "GET" => (200, json!({"data": {"f": "leased-0123456789"}, "lease_id": "a/1", "lease_duration": 60})),
+            _ => (back, serde_json::Value::Null),
+        });
+        let written = json!({"V": {"source": "vault", "address": vault.address, "path": "aws/creds/x", "field": "f",
+                                   "auth": {"method": "token", "token": "KEPT"}}});
+        let ground = ground(stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap());
+        let (why, told) = refusal(ground.owner().give(&label("box"), vec![wish("V@a.com", None), wish("NOWHERE@a.com", None)]));
+        assert_eq!(vault.asked().last().unwrap().target, "/v1/sys/leases/revoke");
+        assert!(why == Refusal::NoValue && told.starts_with("there is no value for the secret `NOWHERE`"), "{told}");
+        assert_eq!(says.is_some(), told.contains("given back"), "{told}");
+        assert!(says.is_none_or(|says| told.contains(says)), "{told}");
+    }
+}
+
+#[test]
 fn what_a_provider_refuses_is_told_apart_from_what_it_never_saw() {
     for (status, expected) in [(400, Refusal::Provider), (403, Refusal::Provider), (429, Refusal::NoValue), (500, Refusal::NoValue)] {
         let vault = StandIn::new(move |_| (status, json!({"errors": ["no"]})));
