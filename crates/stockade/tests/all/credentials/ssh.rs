@@ -384,3 +384,27 @@ fn a_session_ends_with_its_sandbox_however_that_ends() {
         eventually("the host sees the end", || ended() == 2 && sshd.connections() == 0);
     });
 }
+
+#[test]
+fn sessions_are_counted_against_the_secrets_budget_and_its_minute() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let url = format!("ssh://root@{}/~/org/site", sshd.host());
+        for (field, says) in [("maxUses", "1 times"), ("maxPerMinute", "1 times in a minute")] {
+            let before = sshd.asked().lines().count();
+            let mut secret = sshd.secret("client", &json!({}));
+            secret[field] = json!(1);
+            stage.settings(&json!({ "DEPLOY": secret }));
+            let script = format!("git ls-remote -q {url} | wc -l; git ls-remote {url} || echo no more");
+            let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &script);
+            assert_eq!(outcome.stdout, "2\nno more\n", "{field}: {outcome:?}");
+            assert!(outcome.stderr.contains(says), "{field}: {outcome:?}");
+            assert_eq!(sshd.asked().lines().count(), before + 1, "{field}");
+            let verdicts: Vec<Value> = sessions(&stage.receipt()).iter().map(|row| json!([row["verdict"], row["secret"]])).collect();
+            assert!(
+                verdicts.contains(&json!(["allow", "DEPLOY"])) && verdicts.contains(&json!(["deny", "DEPLOY"])),
+                "{field}: {verdicts:?}"
+            );
+        }
+    });
+}
