@@ -260,3 +260,26 @@ impl Drop for Line {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use russh::client::Handler as _;
+    use russh::keys::PrivateKey;
+    use russh::keys::ssh_key::certificate;
+    use russh::keys::ssh_key::private::Ed25519Keypair;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_is_believed_by_its_key_and_not_by_a_certificate() {
+        let key = |seed| PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]));
+        let mut pinned = Pinned { known: vec![key(1).public_key().clone()] };
+        let plain = |seed| PublicKeyOrCertificate::PublicKey { key: key(seed).public_key().clone(), hash_alg: None };
+        assert!(matches!(pinned.check_server_key(&plain(1)).await, Ok(true)));
+        assert!(matches!(pinned.check_server_key(&plain(2)).await, Err(Fault::HostKey(_))));
+        let mut builder = certificate::Builder::new(vec![7; 16], key(1).public_key().key_data().clone(), 0, u64::MAX - 1).unwrap();
+        builder.cert_type(certificate::CertType::Host).unwrap().all_principals_valid().unwrap();
+        let certificate = PublicKeyOrCertificate::Certificate(builder.sign(&key(3)).unwrap());
+        assert!(matches!(pinned.check_server_key(&certificate).await, Err(Fault::HostKey(_))));
+    }
+}

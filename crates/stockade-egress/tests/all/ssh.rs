@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use russh::keys::PrivateKey;
-use russh::keys::ssh_key::LineEnding;
 use russh::keys::ssh_key::private::Ed25519Keypair;
+use russh::keys::ssh_key::{LineEnding, certificate};
 use russh::server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId};
+use stockade_core::id::SandboxId;
 use stockade_egress::desk::{Entry, Kind as Asker};
 use stockade_egress::rules::judge::{Asked, Denied, Judge};
 use stockade_egress::secrets::binding::{Budget, Form};
@@ -34,6 +35,11 @@ fn key(seed: u8) -> PrivateKey {
 
 fn public(seed: u8) -> String {
     key(seed).public_key().to_openssh().unwrap()
+}
+
+/// The key that logs in, as a secret's value.
+fn value() -> String {
+    key(1).to_openssh(LineEnding::LF).unwrap().replace('\n', "")
 }
 
 /// What the host saw, and how much it passed.
@@ -161,7 +167,7 @@ async fn run(command: &str, mut channel: Channel<Msg>, notes: &Notes, handle: &s
         }
         "flood" => {
             let mut writer = channel.make_writer();
-            while writer.write_all(&[7; PIECE]).await.is_ok() {
+            while writer.write_all(&vec![7; PIECE]).await.is_ok() {
                 notes.bytes.fetch_add(PIECE as u64, Ordering::SeqCst);
             }
         }
@@ -205,7 +211,13 @@ struct Setting {
     rules: Rules,
     /// Instead of the host's own.
     host: Option<String>,
+    value: String,
+    /// Beside the one for SSH.
+    desk: Vec<Entry>,
 }
+
+/// What differs from the usual.
+type Change = Box<dyn FnOnce(&mut Setting)>;
 
 async fn stage_of(change: impl FnOnce(&mut Setting)) -> Stage {
     let notes = Arc::new(Notes::default());
@@ -226,13 +238,14 @@ async fn stage_of(change: impl FnOnce(&mut Setting)) -> Stage {
     });
     let at = format!("127.0.0.1:{port}");
     let how = Use { user: "git".into(), host_keys: vec![public(2)], repositories: vec!["org/*".parse().unwrap()], access: Access::Fetch };
-    let mut setting = Setting { how, budget: Budget::default(), rules: Rules::of_hosts([pattern(&at)]), host: None };
+    let mut setting =
+        Setting { how, budget: Budget::default(), rules: Rules::of_hosts([pattern(&at)]), host: None, value: value(), desk: Vec::new() };
     change(&mut setting);
-    let Setting { how, budget, rules, host } = setting;
+    let Setting { how, budget, rules, host, value, desk } = setting;
     let binding = Binding { budget, form: Form::SshKey, ..binding(host.as_deref().unwrap_or(&at)) };
-    let desk = Desk { token: TOKEN.into(), entries: vec![Entry { binding: 0, kind: Asker::Ssh(how) }] };
-    let value = key(1).to_openssh(LineEnding::LF).unwrap().replace('\n', "").leak();
-    let world = World::with_desk(Arc::new(Outside::new()), rules, vec![binding], Some(value), Some(desk)).await;
+    let desk = Desk { token: TOKEN.into(), entries: [vec![Entry { binding: 0, kind: Asker::Ssh(how) }], desk].concat() };
+    let other = Binding { name: "OTHER".into(), placeholder: "0123456789abcdef0123".into(), ..crate::world::binding("api.example") };
+    let world = World::with_desk(Arc::new(Outside::new()), rules, vec![binding, other], Some(value.leak()), Some(desk)).await;
     Stage { world, port, notes }
 }
 
@@ -244,10 +257,12 @@ struct Wanted<'a> {
     user: &'a str,
     command: &'a str,
     more: &'a str,
+    /// What is said in the place of something else.
+    instead: (&'a str, &'a str),
 }
 
 fn fetch(command: &str) -> Wanted<'_> {
-    Wanted { host: "127.0.0.1", port: None, user: "git", command, more: "" }
+    Wanted { host: "127.0.0.1", port: None, user: "git", command, more: "", instead: ("", "") }
 }
 
 /// A session as a program inside has it.
@@ -255,14 +270,19 @@ struct Inside(UnixStream);
 
 impl Stage {
     async fn asked(&self, wanted: &Wanted<'_>) -> (String, Inside) {
-        let Wanted { host, port, user, command, more } = wanted;
+        self.asked_at(Kind::Proxy, wanted).await
+    }
+
+    async fn asked_at(&self, way: Kind, wanted: &Wanted<'_>) -> (String, Inside) {
+        let Wanted { host, port, user, command, more, instead } = wanted;
         let port = port.unwrap_or(self.port);
-        let hex: String = command.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let mut stream = self.world.connect(Kind::Proxy);
+        let hex = command.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        let mut stream = self.world.connect(way);
         let head = format!(
             "POST /ssh HTTP/1.1\r\nHost: 127.0.0.1:3128\r\nAuthorization: Bearer {TOKEN}\r\nConnection: upgrade\r\nUpgrade: stockade-ssh\r\n\
              Stockade-Host: {host}\r\nStockade-Port: {port}\r\nStockade-User: {user}\r\nStockade-Command: {hex}\r\n{more}\r\n"
         );
+        let head = if instead.0.is_empty() { head } else { head.replace(instead.0, instead.1) };
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
@@ -352,15 +372,20 @@ async fn what_is_not_allowed_is_told_and_recorded_and_never_reaches_the_host() {
         (fetch("sh"), "ssh-command", "only `git-upload-pack`"),
         (fetch("git-upload-pack 'org/echo'; id"), "ssh-command", "only `git-upload-pack`"),
         (Wanted { user: "root", ..good.clone() }, "ssh-user", "not as `root`"),
-        (Wanted { port: Some(9), ..good.clone() }, "host", "127.0.0.1:9"),
-        (Wanted { host: "other.example", ..good.clone() }, "host", "other.example"),
+        (Wanted { port: Some(9), ..good.clone() }, "allow-host", "127.0.0.1:9"),
+        (Wanted { host: "other.example", ..good.clone() }, "allow-host", "other.example"),
+        (Wanted { port: Some(0), ..good.clone() }, "desk", "which port is not said"),
+        (Wanted { instead: ("Stockade-Port: ", "Stockade-Port: +"), ..good.clone() }, "desk", "which port is not said"),
+        (Wanted { instead: (TOKEN, "another-token-another-token-00000"), ..good.clone() }, "desk", "shows the token"),
+        (Wanted { instead: ("Authorization", "Other"), ..good.clone() }, "desk", "shows the token"),
+        (Wanted { instead: ("Upgrade: stockade-ssh", "Upgrade: websocket"), ..good.clone() }, "desk", "Upgrade: stockade-ssh"),
         (Wanted { more: "Stockade-User: root\r\n", ..good.clone() }, "desk", "said twice"),
         (Wanted { more: "Stockade-Host: other.example\r\n", ..good.clone() }, "desk", "or twice"),
         (Wanted { more: "Stockade-Command: 00\r\n", ..good.clone() }, "desk", "which command is not said"),
     ] {
         let (said, event) = stage.refused(&wanted).await;
         assert!(said.contains(says), "{says}: {said}");
-        assert_eq!((event.verdict, event.rule.contains(rule)), (Verdict::Deny, true), "{event:?}");
+        assert_eq!((event.verdict, event.rule.as_str()), (Verdict::Deny, rule), "{event:?}");
         assert!(event.reason.as_ref().is_some_and(|reason| reason.contains(says)), "{event:?}");
     }
     assert_eq!(stage.notes.seen(), Vec::<String>::new());
@@ -379,6 +404,75 @@ async fn a_secret_goes_to_its_own_host_and_port_though_rules_allow_others() {
         assert!(said.contains("no secret for SSH is bound to `127.0.0.1:"), "{said}");
         assert_eq!((event.rule.as_str(), event.secrets.len()), ("ssh-host", 0), "{event:?}");
         assert_eq!(stage.notes.seen(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn rules_about_hosts_methods_and_paths_hold_for_a_secrets_own_host() {
+    use stockade_egress::rules::{HostRule, Methods};
+    let mut stage = stage_of(|setting| setting.rules = Rules::of_hosts([pattern("127.0.0.1:9")])).await;
+    let (said, event) = stage.refused(&fetch("git-upload-pack 'org/echo'")).await;
+    assert!(said.contains("is not an allowed host") && event.rule == "allow-host", "{said}: {event:?}");
+    assert_eq!(stage.notes.seen(), Vec::<String>::new());
+    let push = http::Method::from_bytes(b"PUSH").unwrap();
+    let mut stage =
+        stage_of(|setting| setting.rules.hosts.iter_mut().for_each(|rule: &mut HostRule| rule.methods = Methods::Only(vec![push.clone()])))
+            .await;
+    let (said, event) = stage.refused(&fetch("git-upload-pack 'org/echo'")).await;
+    assert!(said.contains("`FETCH` is not an allowed method") && event.verdict == Verdict::Deny, "{said}: {event:?}");
+    assert_eq!(stage.notes.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn nobody_logs_in_whom_nobody_records() {
+    let mut stage = stage_of(|_| {}).await;
+    stage.world.stop_listening();
+    let (answer, _inside) = stage.asked(&fetch("git-upload-pack 'org/echo'")).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(stage.notes.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_key_is_not_shown() {
+    let mut builder = certificate::Builder::new(vec![7; 16], key(9).public_key().key_data().clone(), 0, u64::MAX - 1).unwrap();
+    builder.all_principals_valid().unwrap();
+    let others = builder.sign(&key(3)).unwrap().to_openssh().unwrap();
+    let mut stage = stage_of(|setting| setting.value = format!("{} {others}", value())).await;
+    let (said, event) = stage.refused(&fetch("git-upload-pack 'org/echo'")).await;
+    assert!(said.contains("the certificate is of another key") && event.rule == "secret-value", "{said}: {event:?}");
+    assert_eq!(stage.notes.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_metadata_server_has_no_sessions() {
+    let kind = Asker::GcpMetadata { project: None, email: "a@acme.example".into(), scopes: Vec::new() };
+    let stage = stage_of(|setting| setting.desk = vec![Entry { binding: 1, kind }]).await;
+    let metadata = Kind::Transparent("169.254.169.254:80".parse().unwrap());
+    let (answer, _inside) = stage.asked_at(metadata, &fetch("git-upload-pack 'org/echo'")).await;
+    assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    assert_eq!(stage.notes.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_key_without_keys_of_hosts_or_repositories_has_no_desk() {
+    let stage = stage_of(|_| {}).await;
+    let good = Use { user: "git".into(), host_keys: vec![public(2)], repositories: vec!["org/*".parse().unwrap()], access: Access::Fetch };
+    let added = |how: &Use, form: Form, id: u32| {
+        let desk = Desk { token: TOKEN.into(), entries: vec![Entry { binding: 0, kind: Asker::Ssh(how.clone()) }] };
+        let binding = Binding { form, ..binding("api.example") };
+        stage.world.egress.add_with_desk(SandboxId::from_parts(1, id), Rules::default(), vec![binding], desk).is_ok()
+    };
+    assert!(added(&good, Form::SshKey, 1));
+    assert!(!added(&good, Form::Plain, 2));
+    for (id, how) in [
+        Use { host_keys: Vec::new(), ..good.clone() },
+        Use { host_keys: vec![public(2), "ssh-ed25519 AAAA".into()], ..good.clone() },
+        Use { repositories: Vec::new(), ..good.clone() },
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(!added(how, Form::SshKey, 3 + id as u32), "{how:?}");
     }
 }
 
@@ -423,8 +517,10 @@ async fn who_reads_slowly_holds_the_host_back_and_who_never_reads_is_let_go() {
     stage.notes.saw("gone").await;
     // Who never reads at all is as silent as who says nothing.
     let stage = stage_of(|setting| setting.rules.limits.idle = Duration::from_millis(500)).await;
-    let _inside = stage.session("git-upload-pack 'org/flood'").await;
+    let mut inside = stage.session("git-upload-pack 'org/flood'").await;
     stage.notes.saw("gone").await;
+    // The host is gone before the last word is heard.
+    assert_eq!(inside.broken().await, "nothing was said for too long");
 }
 
 #[tokio::test]
@@ -433,7 +529,7 @@ async fn a_host_that_does_not_read_holds_back_who_speaks() {
     let mut inside = stage.session("git-upload-pack 'org/deaf'").await;
     let notes = Arc::clone(&stage.notes);
     tokio::spawn(async move {
-        while inside.say(&[7; PIECE]).await.is_ok() {
+        while inside.say(&vec![7; PIECE]).await.is_ok() {
             notes.bytes.fetch_add(PIECE as u64, Ordering::SeqCst);
         }
     });
@@ -443,8 +539,8 @@ async fn a_host_that_does_not_read_holds_back_who_speaks() {
 #[tokio::test]
 async fn bytes_have_an_end_of_the_secrets_and_of_the_sandboxs() {
     const MOST: u64 = 100_000;
-    let of_secret: Box<dyn FnOnce(&mut Setting)> = Box::new(|setting| setting.budget.bytes = Some(MOST));
-    let of_sandbox: Box<dyn FnOnce(&mut Setting)> = Box::new(|setting| setting.rules.limits.sent_bytes = MOST);
+    let of_secret: Change = Box::new(|setting| setting.budget.bytes = Some(MOST));
+    let of_sandbox: Change = Box::new(|setting| setting.rules.limits.sent_bytes = MOST);
     for (change, rule, says) in
         [(of_secret, "secret-budget", "has no bytes left"), (of_sandbox, "limit", "100000 bytes sent by this sandbox")]
     {
@@ -452,7 +548,7 @@ async fn bytes_have_an_end_of_the_secrets_and_of_the_sandboxs() {
         let mut inside = stage.session("git-upload-pack 'org/counts'").await;
         for _ in 0..4 {
             // It may be over already.
-            let _ = inside.say(&[7; PIECE]).await;
+            let _ = inside.say(&vec![7; PIECE]).await;
         }
         let said = inside.broken().await;
         assert!(said.contains(says), "{said}");
@@ -467,7 +563,7 @@ async fn bytes_have_an_end_of_the_secrets_and_of_the_sandboxs() {
 #[tokio::test]
 async fn sessions_are_uses_of_the_secret_and_requests_of_the_sandbox() {
     let over = SystemTime::now();
-    let changes: [(Box<dyn FnOnce(&mut Setting)>, usize, &str, &str); 3] = [
+    let changes: [(Change, usize, &str, &str); 3] = [
         (Box::new(|setting| setting.budget.uses = Some(2)), 2, "secret-budget", "has no uses left"),
         (Box::new(move |setting| setting.budget.expires = Some(over)), 0, "secret-budget", "has expired"),
         (Box::new(|setting| setting.rules.limits.requests_per_second = 1), 2, "limit", "1 requests in a second"),
