@@ -73,7 +73,7 @@ fn at_hand(course: &Course<'_>) -> Result<Table, String> {
         let sandbox = SandboxLabel::from(&SandboxId::from_parts(1, number));
         let binding = format!("{NAME}@api.example").parse().map_err(said)?;
         let begin = Instant::now();
-        let wishes = vec![Wish { binding, caller: None, class: Class::ProxyOnly }];
+        let wishes = vec![Wish { binding, caller: None, class: Class::ProxyOnly, behind: Vec::new() }];
         let given = owner.register(&sandbox, "bench", wishes).map_err(said)?;
         let lookup = Lookup::connect(UnixStream::connect(&socket).map_err(said)?, Some(given.pass)).map_err(said)?;
         lookup.value_blocking(&sandbox, &name).map_err(said)?;

@@ -80,7 +80,12 @@ pub struct Wish {
     pub caller: Option<SecretValue>,
     /// Whether it is handed in.
     pub class: Class,
+    /// What the caller's environment has for those secrets that a provider is asked with for it (see [`Broker::variables_behind`]).
+    pub behind: Behind,
 }
+
+/// Values of the caller's own, and which secrets they are.
+pub type Behind = Vec<(SecretName, SecretValue)>;
 
 /// What a receipt says of a credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -215,6 +220,14 @@ pub enum BrokerError {
     /// What could not be given back.
     #[error("{0}")]
     NotGivenBack(String),
+    /// The same beside what went wrong first.
+    #[error("{}; besides, {left}", crate::server::with_causes(&**.first))]
+    AndNotGivenBack {
+        /// What went wrong.
+        first: Box<BrokerError>,
+        /// What could not be given back.
+        left: String,
+    },
     /// A value that nothing can be signed with.
     #[error("the secret `{0}` begins with `whsec_` and is no key in base64 of 16 bytes or more")]
     NoKey(SecretName),
@@ -237,6 +250,7 @@ impl BrokerError {
             }
             Self::TooOften { name, .. } => Some(format!("wait a minute, or raise `secrets.{name}.maxPerMinute` in your settings")),
             Self::NotGivenBack(_) => Some("it ends by itself at its own time; see the provider's own list of what is out".to_owned()),
+            Self::AndNotGivenBack { first, .. } => first.hint(),
             Self::UsedUp { name, .. } => Some(format!("raise the limits of `secrets.{name}` in your settings")),
             Self::UnknownSandbox(_)
             | Self::KnownSandbox(_)
@@ -285,6 +299,7 @@ struct Rate {
 struct Entry {
     slot: SlotKey,
     caller: Option<Arc<SecretValue>>,
+    behind: Arc<Behind>,
     account: Account,
     /// What it has been, for as long as the sandbox lives.
     values: Values,
@@ -331,8 +346,22 @@ impl Broker {
         sandboxes.iter().find(|(_, registration)| same(&registration.pass)).map(|(label, _)| label.clone())
     }
 
-    /// Gives a sandbox its secrets: each must have a value now. All or none.
+    /// Gives a sandbox its secrets: each must have a value now. All or none; what was minted for none is given back.
     pub fn register(&self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, BrokerError> {
+        self.register_all(sandbox, purpose, wishes).map_err(|first| match first {
+            // What there is belongs to whoever was first.
+            BrokerError::KnownSandbox(_) => first,
+            first => match self.give_back(sandbox) {
+                Err(BrokerError::NotGivenBack(left)) => BrokerError::AndNotGivenBack { first: Box::new(first), left },
+                Ok(()) | Err(_) => first,
+            },
+        })
+    }
+
+    fn register_all(&self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, BrokerError> {
+        if lock(&self.sandboxes).contains_key(sandbox) {
+            return Err(BrokerError::KnownSandbox(sandbox.clone()));
+        }
         if wishes.len() > MAX_SECRETS {
             return Err(BrokerError::TooMany("that many secrets of one sandbox"));
         }
@@ -346,10 +375,7 @@ impl Broker {
                 return Err(BrokerError::LongLived(name.clone()));
             }
         }
-        if lock(&self.sandboxes).contains_key(sandbox) {
-            return Err(BrokerError::KnownSandbox(sandbox.clone()));
-        }
-        let leases = self.fetch_all(sandbox, purpose, &wishes).inspect_err(|_| drop(self.give_back(sandbox)))?;
+        let leases = self.fetch_all(sandbox, purpose, &wishes)?;
         let values: Vec<&SecretValue> = leases.iter().map(|lease| lease.face()).collect();
         let placeholders = placeholder::draw(&values)?;
         let mut pass = Pass::default();
@@ -384,7 +410,8 @@ impl Broker {
                 after,
                 note: lock(&lease.note).take(),
             };
-            entries.insert(name, Entry { slot, caller: wish.caller.map(Arc::new), account, values });
+            let (caller, behind) = (wish.caller.map(Arc::new), Arc::new(wish.behind));
+            entries.insert(name, Entry { slot, caller, behind, account, values });
             bound.push(Bound { binding: wish.binding, placeholder, fact });
         }
         sandboxes.insert(sandbox.clone(), Registration { pass, purpose: purpose.into(), entries });
@@ -416,10 +443,11 @@ impl Broker {
         if kept.is_empty() { Ok(()) } else { Err(BrokerError::NotGivenBack(kept.join("; "))) }
     }
 
-    /// Whether a value is one call's own: it is handed in, or can be given back, unless the settings say otherwise.
+    /// Whether a value is one call's own: it is had with what is the caller's own, or is handed in, or can be given back, unless the settings say otherwise.
     fn slot_of(&self, sandbox: &SandboxLabel, wish: &Wish) -> SlotKey {
         let name = wish.binding.name();
         let own = match self.setting(name) {
+            Some(SecretSetting { source: SecretSource::Provider(_), .. }) if !wish.behind.is_empty() => true,
             Some(SecretSetting { source: SecretSource::Provider(provider), cache, .. }) => match cache {
                 Cache::Call => true,
                 Cache::Shared => false,
@@ -433,9 +461,10 @@ impl Broker {
     /// The value of a sandbox's secret; counts a use. May go to the source, and wait for it.
     pub fn value(&self, sandbox: &SandboxLabel, name: &SecretName) -> Result<Answer, BrokerError> {
         let purpose = self.purpose(sandbox)?;
-        let (caller, slot) =
-            self.entry(sandbox, name, |entry| entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), entry.slot.clone())))?;
-        let lease = self.fetch(sandbox, &purpose, &slot, caller.as_deref(), 0)?;
+        let (caller, behind, slot) = self.entry(sandbox, name, |entry| {
+            entry.account.check((self.clock)()).map(|()| (entry.caller.clone(), Arc::clone(&entry.behind), entry.slot.clone()))
+        })?;
+        let lease = self.fetch(sandbox, &purpose, &slot, caller.as_deref(), &behind, 0)?;
         self.answer(sandbox, name, lease)
     }
 
@@ -478,6 +507,28 @@ impl Broker {
             Some(SecretSource::Env { variable }) => Some(variable.clone()),
             Some(SecretSource::Store | SecretSource::File { .. } | SecretSource::Command { .. } | SecretSource::Provider(_)) => None,
         }
+    }
+
+    /// The caller's variables that a provider is asked with for a secret, each behind the secret that it is.
+    pub fn variables_behind(settings: &[SecretSetting], name: &SecretName) -> Vec<(SecretName, SecretName)> {
+        let source = |name: &SecretName| settings.iter().find(|setting| setting.name == *name).map(|setting| &setting.source);
+        let mut found = Vec::new();
+        let mut asked = vec![name.clone()];
+        for _ in 0..MAX_DEPTH {
+            let behind = |name: &SecretName| match source(name) {
+                Some(SecretSource::Provider(provider)) => provider.asked_with().into_iter().cloned().collect(),
+                _ => Vec::new(),
+            };
+            asked = asked.iter().flat_map(behind).collect();
+            for needed in &asked {
+                if let Some(SecretSource::Env { variable }) = source(needed)
+                    && !found.iter().any(|(known, _)| known == needed)
+                {
+                    found.push((needed.clone(), variable.clone()));
+                }
+            }
+        }
+        found
     }
 
     fn answer(&self, sandbox: &SandboxLabel, name: &SecretName, lease: Arc<Lease>) -> Result<Answer, BrokerError> {
@@ -532,7 +583,7 @@ impl Broker {
 
     /// Programs may be slow, so they are asked at the same time.
     fn fetch_all(&self, sandbox: &SandboxLabel, purpose: &str, wishes: &[Wish]) -> Result<Vec<Arc<Lease>>, BrokerError> {
-        let fetch = |wish: &Wish| self.fetch(sandbox, purpose, &self.slot_of(sandbox, wish), wish.caller.as_ref(), 0);
+        let fetch = |wish: &Wish| self.fetch(sandbox, purpose, &self.slot_of(sandbox, wish), wish.caller.as_ref(), &wish.behind, 0);
         if let [only] = wishes {
             return Ok(vec![fetch(only)?]);
         }
@@ -552,6 +603,7 @@ impl Broker {
         purpose: &str,
         key: &SlotKey,
         caller: Option<&SecretValue>,
+        behind: &Behind,
         depth: usize,
     ) -> Result<Arc<Lease>, BrokerError> {
         let name = &key.0;
@@ -562,13 +614,28 @@ impl Broker {
             if depth >= MAX_DEPTH {
                 return Err(MintError::new("secrets", format!("`{needed}` is needed to ask for `{name}`, and so on without end")));
             }
-            // Values of a caller's own come for what the caller names, and end with it; what a provider gives may be shared by many.
-            if let Some(SecretSource::Env { variable }) = self.setting(needed).map(|setting| &setting.source) {
-                let why = format!("`{needed}` is the caller's variable `{variable}`, and a provider is never asked with one of those");
-                let hint = format!("keep it in the store: stockade secret set {needed}, and take `secrets.{needed}` out of the settings");
-                return Err(MintError::new("secrets", why).with_hint(hint));
+            let needed_source = self.setting(needed).map(|setting| &setting.source);
+            if let Some(SecretSource::Env { variable }) = needed_source {
+                if matches!(source, Some(SecretSource::Provider(provider)) if !provider.asked_with().contains(&needed)) {
+                    let why = format!(
+                        "`{needed}` is the caller's variable `{variable}`, and a refresh token is renewed, which a variable cannot be"
+                    );
+                    let hint =
+                        format!("keep it in the store: stockade secret set {needed}, and take `secrets.{needed}` out of the settings");
+                    return Err(MintError::new("secrets", why).with_hint(hint));
+                }
+                let value = behind.iter().find(|(known, _)| known == needed).map(|(_, value)| value);
+                let missing = || SourceError::NoVariable { name: needed.clone(), variable: variable.clone() };
+                return value.map(|value| Arc::new(sources::of_caller(value, (self.clock)()))).ok_or_else(|| {
+                    let missing = missing();
+                    let failed = MintError::new("secrets", missing.to_string());
+                    missing.hint().map_or_else(|| failed.clone(), |hint| failed.clone().with_hint(hint))
+                });
             }
-            self.fetch(sandbox, purpose, &(needed.clone(), None), None, depth + 1).map_err(|error| {
+            // What is had with a caller's own values is that caller's own, too.
+            let own = !behind.is_empty() && matches!(needed_source, Some(SecretSource::Provider(_)));
+            let key = (needed.clone(), own.then(|| sandbox.clone()));
+            self.fetch(sandbox, purpose, &key, None, behind, depth + 1).map_err(|error| {
                 let refused = matches!(&error, BrokerError::Source(source) if source.is_refused());
                 let verdict = if refused { Verdict::Refused } else { Verdict::Open };
                 let failed = MintError { verdict, ..MintError::new("secrets", crate::server::with_causes(&error)) };

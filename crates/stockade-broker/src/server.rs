@@ -268,7 +268,12 @@ fn given(id: u32, answer: Result<crate::broker::Answer, BrokerError>) -> Reply {
 }
 
 fn refused(id: u32, error: &BrokerError) -> Reply {
-    let why = match error {
+    Reply::Refused { id, why: kind_of(error), message: with_causes(error), hint: error.hint().unwrap_or_default() }
+}
+
+fn kind_of(error: &BrokerError) -> Refusal {
+    match error {
+        BrokerError::AndNotGivenBack { first, .. } => kind_of(first),
         BrokerError::Source(source) if source.is_refused() => Refusal::Provider,
         BrokerError::UnknownSandbox(_) | BrokerError::KnownSandbox(_) => Refusal::Sandbox,
         BrokerError::LongLived(_) | BrokerError::NotBound { .. } | BrokerError::HostNotAllowed { .. } | BrokerError::Twice(_) => {
@@ -278,8 +283,7 @@ fn refused(id: u32, error: &BrokerError) -> Reply {
         BrokerError::UsedUp { .. } | BrokerError::TooOften { .. } => Refusal::UsedUp,
         BrokerError::Ticket(_) => Refusal::Role,
         BrokerError::TooMany(_) | BrokerError::Redact(_) => Refusal::Busy,
-    };
-    Reply::Refused { id, why, message: with_causes(error), hint: error.hint().unwrap_or_default() }
+    }
 }
 
 fn deny(id: u32, why: Refusal, message: &str) -> Reply {

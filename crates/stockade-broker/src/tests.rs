@@ -99,7 +99,7 @@ fn label(text: &str) -> SandboxLabel {
 }
 
 fn wish(text: &str, caller: Option<&str>) -> Wish {
-    Wish { binding: text.parse().unwrap(), caller: caller.map(value), class: Class::ProxyOnly }
+    Wish { binding: text.parse().unwrap(), caller: caller.map(value), class: Class::ProxyOnly, behind: Vec::new() }
 }
 
 fn setting(text: &str, source: SecretSource) -> SecretSetting {
@@ -453,6 +453,75 @@ fn what_is_one_calls_own_is_said_to_be_given_back() {
 }
 
 #[test]
+fn what_was_minted_for_a_call_that_is_refused_is_given_back_or_said_not_to_be() {
+    for (back, says) in
+        [(204, None), (503, Some("the credential of `V` could not be given back: giving a lease back to Vault: it answers 503"))]
+    {
+        let vault = StandIn::new(move |asked| match asked.method.as_str() {
+            "GET" => (200, json!({"data": {"f": "leased-0123456789"}, "lease_id": "a/1", "lease_duration": 60})),
+            _ => (back, serde_json::Value::Null),
+        });
+        let written = json!({"V": {"source": "vault", "address": vault.address, "path": "aws/creds/x", "field": "f",
+                                   "auth": {"method": "token", "token": "KEPT"}}});
+        let ground = ground(stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap());
+        let (why, told) = refusal(ground.owner().give(&label("box"), vec![wish("V@a.com", None), wish("NOWHERE@a.com", None)]));
+        assert_eq!(vault.asked().last().unwrap().target, "/v1/sys/leases/revoke");
+        assert!(why == Refusal::NoValue && told.starts_with("there is no value for the secret `NOWHERE`"), "{told}");
+        assert_eq!(says.is_some(), told.contains("given back"), "{told}");
+        assert!(says.is_none_or(|says| told.contains(says)), "{told}");
+    }
+}
+
+#[test]
+fn a_provider_is_asked_with_a_variable_of_the_caller_for_that_caller_alone() {
+    let vault = StandIn::new(|asked| match (asked.target.as_str(), asked.header("x-vault-token")) {
+        ("/v1/auth/approle/login", _) => {
+            let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap();
+            let token = format!("hvs.of-{}", body["secret_id"].as_str().unwrap());
+            (200, json!({"auth": {"client_token": token, "lease_duration": 60, "token_type": "batch"}}))
+        }
+        (_, token) => (200, json!({"data": {"f": format!("read-with-{token}")}})),
+    });
+    let written = json!({
+        "V": {"source": "vault", "address": vault.address, "path": "secret/x", "field": "f", "cache": "shared",
+              "auth": {"method": "approle", "roleId": "r", "secretId": "SID"}},
+        "W": {"source": "vault", "address": vault.address, "path": "secret/y", "field": "f", "auth": {"method": "token", "token": "V"}},
+        "SID": {"source": "env", "variable": "CI_SID"},
+    });
+    let settings = stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap();
+    for secret in ["V", "W"] {
+        assert_eq!(Broker::variables_behind(&settings, &name(secret)), [(name("SID"), name("CI_SID"))]);
+    }
+    assert!(Broker::variables_behind(&settings, &name("SID")).is_empty() && Broker::variables_behind(&settings, &name("X")).is_empty());
+    let ground = ground(settings);
+    let mut owner = ground.owner();
+    let lookup = ground.lookup();
+    for (at, own) in [("one", "sid-111111111111"), ("two", "sid-222222222222")] {
+        for (secret, expected) in [("V", format!("read-with-hvs.of-{own}")), ("W", format!("read-with-read-with-hvs.of-{own}"))] {
+            let sandbox = label(&format!("{at}-{}", secret.to_lowercase()));
+            let wish = Wish { behind: vec![(name("SID"), value(own))], ..wish(&format!("{secret}@a.com"), None) };
+            owner.give(&sandbox, vec![wish]).unwrap();
+            let had = block_on(lookup.value(&sandbox, &name(secret))).unwrap();
+            assert_eq!(had.to_text().as_str(), expected);
+        }
+    }
+    let (_, told) = refusal(owner.give(&label("three"), vec![wish("V@a.com", None)]));
+    assert!(told.contains("no variable `CI_SID`"), "{told}");
+}
+
+#[test]
+fn a_refresh_token_is_no_variable() {
+    let written = json!({
+        "T": {"source": "oauth", "tokenEndpoint": "http://127.0.0.1:9/token", "clientId": "c", "grant": {"type": "refresh-token", "refreshToken": "R"}},
+        "R": {"source": "env"},
+    });
+    let settings = stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap();
+    assert!(Broker::variables_behind(&settings, &name("T")).is_empty());
+    let (_, told) = refusal(ground(settings).owner().give(&label("box"), vec![wish("T@a.com", None)]));
+    assert!(told.contains("a refresh token is renewed"), "{told}");
+}
+
+#[test]
 fn what_a_provider_refuses_is_told_apart_from_what_it_never_saw() {
     for (status, expected) in [(400, Refusal::Provider), (403, Refusal::Provider), (429, Refusal::NoValue), (500, Refusal::NoValue)] {
         let vault = StandIn::new(move |_| (status, json!({"errors": ["no"]})));
@@ -466,7 +535,7 @@ fn what_a_provider_refuses_is_told_apart_from_what_it_never_saw() {
 /// Connects, says hello as an owner, and prints how many bytes of an answer came.
 const CALLER: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\3\\1'); print(len(s.recv(99)))
+try: s.sendall(b'\\0\\0\\0\\4\\1\\0\\4\\1'); print(len(s.recv(99)))
 except (BrokenPipeError, ConnectionResetError): print(0)";
 
 #[test]

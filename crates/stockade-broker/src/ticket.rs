@@ -167,6 +167,8 @@ fn digest_of(sandbox: &SandboxLabel, purpose: &str, wishes: &[Wish]) -> [u8; 32]
         part(wish.binding.to_string().as_bytes());
         part(wish.class.word().as_bytes());
         part(&[u8::from(wish.caller.is_some())]);
+        part(&(wish.behind.len() as u64).to_be_bytes());
+        wish.behind.iter().for_each(|(name, _)| part(name.as_str().as_bytes()));
     }
     hash.finish().as_ref().try_into().unwrap_or([0; 32])
 }
@@ -181,7 +183,7 @@ mod tests {
     }
 
     fn wishes(text: &str) -> Vec<Wish> {
-        vec![Wish { binding: text.parse().unwrap(), caller: None, class: Class::ProxyOnly }]
+        vec![Wish { binding: text.parse().unwrap(), caller: None, class: Class::ProxyOnly, behind: Vec::new() }]
     }
 
     #[test]

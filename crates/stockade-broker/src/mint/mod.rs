@@ -111,6 +111,11 @@ impl MintError {
         Self { verdict: Verdict::of_status(status), ..Self::new(step, format!("it answers {status}: {said}")) }
     }
 
+    /// Where what was had by then could not be given back either.
+    pub(crate) fn and_not_given_back(self, left: &Self) -> Self {
+        Self { why: format!("{}; what was had for it could not be given back: {left}", self.why), ..self }
+    }
+
     /// With what to do about it.
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }

@@ -70,11 +70,11 @@ pub(crate) fn mint(vault: &Vault, asking: &Asking<'_>) -> Result<Minted, MintErr
     let path = encoded("path", &vault.path)?;
     let mut session = Session::begin(vault, asking)?;
     match session.read(vault, &path, asking) {
-        Err(error) => {
-            // Whatever there is by now is of no use to anyone.
-            let _ = session.end(asking.wire);
-            Err(error)
-        }
+        // Whatever there is by now is of no use to anyone.
+        Err(error) => Err(match session.end(asking.wire) {
+            Ok(()) => error,
+            Err(left) => error.and_not_given_back(&left),
+        }),
         Ok(minted) if session.lease.is_some() => Ok(Minted { revoke: Some(Box::new(move || session.end(&http::send))), ..minted }),
         Ok(minted) if session.whose == Token::Ours && session.end(asking.wire).is_err() => {
             Ok(Minted { revoke: Some(Box::new(move || session.end(&http::send))), ..minted })

@@ -138,6 +138,17 @@ fn what_fails_after_the_login_ends_it_and_names_no_value() {
         assert!(told.contains(says) && told.contains("reading from Vault"), "{told}");
         assert_eq!(vault.asked().last().unwrap().target, "/v1/auth/token/revoke-self", "{says}");
     }
+    // What cannot be given back is said, beside what went wrong first.
+    for (login, read, says) in [
+        (logged_in(), (403, Value::Null), "logging out of Vault: it answers 503"),
+        (Value::Null, (200, leased(0)), "giving a lease back to Vault: it answers 503"),
+    ] {
+        let own = !login.is_null();
+        let vault = provider(login, read, 503);
+        let setting = if own { by_role(&vault.address, "kv/app") } else { by_token(&vault.address, "kv/app") };
+        let told = refused(ask(&setting, SECRETS));
+        assert!(told.starts_with("reading from Vault: ") && told.contains(&format!("could not be given back: {says}")), "{told}");
+    }
     let vault = provider(logged_in(), (200, leased(0)), 204);
     refused(ask(&by_role(&vault.address, "database/creds/reader"), SECRETS));
     assert_eq!(vault.asked()[2].target, "/v1/sys/leases/revoke", "a lease that is not used is given back");

@@ -434,7 +434,8 @@ impl Reply {
 
 fn room_of(wish: &Wish) -> usize {
     let hosts: usize = wish.binding.hosts().iter().map(|host| host.to_string().len() + 2).sum();
-    wish.binding.name().as_str().len() + hosts + wish.caller.as_ref().map_or(0, |value| value.expose().len()) + 16
+    let behind: usize = wish.behind.iter().map(|(name, value)| name.as_str().len() + value.expose().len() + 8).sum();
+    wish.binding.name().as_str().len() + hosts + wish.caller.as_ref().map_or(0, |value| value.expose().len()) + behind + 18
 }
 
 fn write_wish(writer: Writer, wish: &Wish) -> Writer {
@@ -445,21 +446,23 @@ fn write_wish(writer: Writer, wish: &Wish) -> Writer {
         Class::ProxyOnly => 1,
         Class::Reference => 2,
     });
-    match &wish.caller {
+    let writer = match &wish.caller {
         None => writer.byte(0),
         Some(value) => writer.byte(1).bytes(value.expose()),
-    }
+    };
+    let writer = writer.short(wish.behind.len() as u16);
+    wish.behind.iter().fold(writer, |writer, (name, value)| writer.bytes(name.as_str().as_bytes()).bytes(value.expose()))
 }
 
 fn read_wish(reader: &mut Reader<'_>) -> Result<Wish, FrameError> {
-    let name = name(reader)?;
+    let secret = name(reader)?;
     let count = usize::from(reader.short()?);
     if count > MAX_HOSTS {
         return Err(FrameError::Malformed("more hosts than a secret may have"));
     }
     let host = |reader: &mut Reader<'_>| HostPattern::parse(reader.text()?).map_err(|_| FrameError::Malformed("a host that is none"));
     let hosts = (0..count).map(|_| host(reader)).collect::<Result<Vec<_>, _>>()?;
-    let binding = SecretBinding::new(name, hosts).map_err(|_| FrameError::Malformed("a secret without hosts"))?;
+    let binding = SecretBinding::new(secret, hosts).map_err(|_| FrameError::Malformed("a secret without hosts"))?;
     let class = match reader.byte()? {
         1 => Class::ProxyOnly,
         2 => Class::Reference,
@@ -467,10 +470,19 @@ fn read_wish(reader: &mut Reader<'_>) -> Result<Wish, FrameError> {
     };
     let caller = match reader.byte()? {
         0 => None,
-        1 => Some(SecretValue::new(reader.bytes()?.to_vec()).map_err(|_| FrameError::Malformed("a value that is none"))?),
+        1 => Some(value(reader)?),
         _ => return Err(FrameError::Malformed("neither a value nor none")),
     };
-    Ok(Wish { binding, caller, class })
+    let count = usize::from(reader.short()?);
+    if count > MAX_SECRETS {
+        return Err(FrameError::Malformed("more values behind a secret than it may have"));
+    }
+    let behind = (0..count).map(|_| Ok((name(reader)?, value(reader)?))).collect::<Result<Vec<_>, FrameError>>()?;
+    Ok(Wish { binding, caller, class, behind })
+}
+
+fn value(reader: &mut Reader<'_>) -> Result<SecretValue, FrameError> {
+    SecretValue::new(reader.bytes()?.to_vec()).map_err(|_| FrameError::Malformed("a value that is none"))
 }
 
 fn exactly<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], FrameError> {
@@ -520,8 +532,9 @@ mod tests {
 
     fn asks() -> Vec<Ask> {
         let (sandbox, name): (SandboxLabel, SecretName) = ("0123456789abcdef".parse().unwrap(), "TOKEN".parse().unwrap());
-        let wish = |text: &str, caller| Wish { binding: text.parse().unwrap(), caller, class: Class::Reference };
-        let wishes = vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)];
+        let wish = |text: &str, caller| Wish { binding: text.parse().unwrap(), caller, class: Class::Reference, behind: Vec::new() };
+        let behind = vec![(name.clone(), value()), ("OTHER".parse().unwrap(), value())];
+        let wishes = vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None), Wish { behind, ..wish("C@c.com", None) }];
         vec![
             Ask::Hello { version: 1, role: Role::Owner { key: None } },
             Ask::Hello { version: 1, role: Role::Owner { key: Some([7; KEY]) } },

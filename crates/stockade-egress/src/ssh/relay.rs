@@ -27,8 +27,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut from_inside, mut to_inside) = tokio::io::split(inside);
-    let (channel, _kept) = session.split();
-    let (mut from_host, to_host) = channel;
+    let ((mut from_host, to_host), kept) = session.split();
     let last = Last::default();
     let ended = tokio::select! {
         ended = to_host_until_gone(sandbox, bound, record, &mut from_inside, &to_host, &last) => ended,
@@ -36,17 +35,24 @@ where
         () = last.idle(sandbox.rules.limits.idle) => End::Broken("nothing was said for too long".to_owned()),
         () = sandbox.closed() => End::Gone,
     };
-    let word = match &ended {
-        End::Exit(code) => frame::write(&mut to_inside, Heard::Exit, &code.to_be_bytes()).await,
-        End::Broken(why) => {
-            record.note(why.as_str());
-            let said = tokio::time::timeout(LAST_WORD, frame::write(&mut to_inside, Heard::Broken, why.as_bytes())).await;
-            said.unwrap_or(Ok(()))
+    // The host is let go first: whoever inside is slow to hear the end does not hold it.
+    drop((kept, from_host, to_host));
+    let word = async {
+        match &ended {
+            End::Exit(code) => frame::write(&mut to_inside, Heard::Exit, &code.to_be_bytes()).await?,
+            End::Broken(why) => {
+                record.note(why.as_str());
+                frame::write(&mut to_inside, Heard::Broken, why.as_bytes()).await?;
+            }
+            End::Gone => {}
         }
-        End::Gone => Ok(()),
+        to_inside.shutdown().await
     };
-    if word.is_ok() {
-        let _ = tokio::time::timeout(LAST_WORD, to_inside.shutdown()).await;
+    // What the command said before its end may still wait to be read, and that is not broken off.
+    let patience = if matches!(ended, End::Exit(_)) { sandbox.rules.limits.idle } else { LAST_WORD };
+    tokio::select! {
+        _ = tokio::time::timeout(patience, word) => {}
+        () = sandbox.closed() => {}
     }
 }
 

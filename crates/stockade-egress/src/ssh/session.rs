@@ -129,6 +129,10 @@ async fn log_in(handle: &mut Handle<Pinned>, how: &Use, identity: Identity, want
     }
 }
 
+/// A channel that a host would open, and the answer to that.
+type Opened = Channel<client::Msg>;
+type Reply = client::ChannelOpenHandle;
+
 /// Believes a host by its key, where that is known, and by nothing else.
 struct Pinned {
     known: Vec<PublicKey>,
@@ -143,6 +147,66 @@ impl client::Handler for Pinned {
             return Ok(true);
         }
         Err(Fault::HostKey(Box::new(key)))
+    }
+
+    // A host may open nothing towards us. The library would say yes to all of these, and a reply that is dropped says no.
+
+    async fn server_channel_open_session(&mut self, _: Opened, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_agent_forward(&mut self, _: Opened, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_x11(&mut self, _: Opened, _: &str, _: u32, _reply: Reply, _: &mut client::Session) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_tcpip(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_tcpip(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_streamlocal(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_streamlocal(
+        &mut self,
+        _: Opened,
+        _: &str,
+        _reply: Reply,
+        _: &mut client::Session,
+    ) -> Result<(), Fault> {
+        Ok(())
     }
 }
 
@@ -194,5 +258,28 @@ struct Line(OwnedFd);
 impl Drop for Line {
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use russh::client::Handler as _;
+    use russh::keys::PrivateKey;
+    use russh::keys::ssh_key::certificate;
+    use russh::keys::ssh_key::private::Ed25519Keypair;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_is_believed_by_its_key_and_not_by_a_certificate() {
+        let key = |seed| PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]));
+        let mut pinned = Pinned { known: vec![key(1).public_key().clone()] };
+        let plain = |seed| PublicKeyOrCertificate::PublicKey { key: key(seed).public_key().clone(), hash_alg: None };
+        assert!(matches!(pinned.check_server_key(&plain(1)).await, Ok(true)));
+        assert!(matches!(pinned.check_server_key(&plain(2)).await, Err(Fault::HostKey(_))));
+        let mut builder = certificate::Builder::new(vec![7; 16], key(1).public_key().key_data().clone(), 0, u64::MAX - 1).unwrap();
+        builder.cert_type(certificate::CertType::Host).unwrap().all_principals_valid().unwrap();
+        let certificate = PublicKeyOrCertificate::Certificate(builder.sign(&key(3)).unwrap());
+        assert!(matches!(pinned.check_server_key(&certificate).await, Err(Fault::HostKey(_))));
     }
 }

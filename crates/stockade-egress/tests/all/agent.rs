@@ -270,6 +270,11 @@ async fn a_connection_belongs_to_one_session_with_a_known_host_or_gets_nothing()
         let (method, verdict, reason) = stage.noted().await;
         assert_eq!((method.as_str(), verdict), ("BIND", Verdict::Deny));
         assert!(reason.as_ref().is_some_and(|reason| reason.contains(why)), "{why}: {reason:?}");
+        if why == "not forwarded" {
+            // What was forwarded once stays so.
+            assert_eq!(ask(&mut agent, &bind()).await, FAILURE);
+            assert!(stage.noted().await.2.unwrap().contains(why));
+        }
         assert_eq!(ask(&mut agent, &sign_message(&public(&user_key()), &login().data())).await, FAILURE);
         let reason = stage.noted().await.2.unwrap();
         let unbound = if why == "not forwarded" { why } else { "belongs to no session" };
@@ -315,6 +320,20 @@ async fn a_key_is_for_the_hosts_of_its_own_secret() {
     assert_eq!(ask(&mut agent, &bind()).await, SUCCESS);
     let data = Login { user: "deploy", ..login() }.data();
     assert_eq!(ask(&mut agent, &sign_message(&public(&user_key()), &data)).await.first(), Some(&14));
+}
+
+#[tokio::test]
+async fn the_key_of_a_host_counts_for_its_own_secret_alone() {
+    // One secret is for the user and another host's key, one for this host's key and another user.
+    let port = host().await;
+    let at = format!("127.0.0.1:{port}");
+    let mut rules = Rules::of_hosts([pattern(&at)]);
+    let entry = |binding, host: &PrivateKey, user: &str| Entry { binding, host_keys: vec![public(host)], user: user.into() };
+    rules.agent = vec![entry(0, &key(9), "git"), entry(1, &host_key(), "deploy")];
+    let other = Binding { name: "OTHER".into(), placeholder: "0123456789abcdef0123".into(), ..binding(&at) };
+    let world = World::with_secret(Arc::new(Outside::new()), rules, vec![binding(&at), other], Some(value(&user_key()).leak())).await;
+    let reason = Stage { world, port }.refused(&login().data()).await;
+    assert!(reason.contains("the login is as `git`"), "{reason}");
 }
 
 #[tokio::test]

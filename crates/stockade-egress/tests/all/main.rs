@@ -8,6 +8,7 @@ mod descriptors;
 mod desk;
 mod protocols;
 mod secrets;
+mod ssh;
 mod transparent;
 mod trust;
 mod world;

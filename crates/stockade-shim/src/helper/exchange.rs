@@ -6,35 +6,42 @@ use std::time::{Duration, Instant};
 
 /// The longest answer, its head included.
 const MOST_ANSWERED: usize = 64 << 10;
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The answer of a desk that goes on in another protocol.
+pub(super) const UPGRADED: u16 = 101;
 
-/// Sends a request and waits for the answer.
-pub(super) fn exchange(port: u16, request: &[u8]) -> io::Result<Answer> {
-    let end = Instant::now() + PATIENCE;
+/// Sends a request and waits for the answer, all of it for so long at most. Gives the connection as well, which an answer 101 leaves open.
+pub(super) fn exchange(port: u16, request: &[u8], patience: Duration) -> io::Result<(Answer, TcpStream)> {
+    let end = Instant::now() + patience;
     let left = || Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero()).ok_or(ErrorKind::TimedOut);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     #[expect(clippy::disallowed_methods, reason = "inside a sandbox, to the sandbox's own loopback")]
     let mut stream = TcpStream::connect_timeout(&address, left()?)?;
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(request)?;
+    let mut unsaid = request;
+    while !unsaid.is_empty() {
+        stream.set_write_timeout(Some(left()?))?;
+        let count = stream.write(unsaid)?;
+        unsaid = unsaid.get(count..).filter(|_| count > 0).ok_or(ErrorKind::WriteZero)?;
+    }
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
+    let answer = loop {
         stream.set_read_timeout(Some(left()?))?;
         let count = stream.read(&mut piece)?;
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
         match Arrived::of(&bytes) {
-            Arrived::All(answer) => return Ok(answer),
-            Arrived::Perhaps(answer) if count == 0 => return Ok(answer),
+            Arrived::All(answer) => break answer,
+            Arrived::Perhaps(answer) if count == 0 => break answer,
             Arrived::Nonsense => return Err(ErrorKind::InvalidData.into()),
             Arrived::More if count == 0 => return Err(ErrorKind::UnexpectedEof.into()),
             Arrived::Perhaps(_) | Arrived::More if bytes.len() > MOST_ANSWERED => return Err(ErrorKind::FileTooLarge.into()),
             Arrived::Perhaps(_) | Arrived::More => {}
         }
-    }
+    };
+    stream.set_write_timeout(None)?;
+    stream.set_read_timeout(None)?;
+    Ok((answer, stream))
 }
 
-/// What the desk said.
+/// What the desk said. Where it changes the protocol (101), what follows its head is of the new one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -72,6 +79,7 @@ impl Arrived {
             }
         }
         match length {
+            _ if status == UPGRADED => Self::All(Answer { status, body: body.to_vec() }),
             None => Self::Perhaps(Answer { status, body: body.to_vec() }),
             Some(length) => body.get(..length).map_or(Self::More, |body| Self::All(Answer { status, body: body.to_vec() })),
         }

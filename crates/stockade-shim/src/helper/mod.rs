@@ -12,6 +12,7 @@ mod exchange;
 mod ssh;
 
 use std::io::{self, Read as _, Write as _};
+use std::time::Duration;
 
 use exchange::{Answer, exchange};
 
@@ -23,6 +24,8 @@ const DOCKER_SECRET: &str = "STOCKADE_DESK_DOCKER";
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 /// The most that a caller may say.
 const MOST_SAID: usize = 16 << 10;
+/// How long a question and its answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest name and the longest token.
 const MOST_WORD: usize = 256;
 
@@ -191,7 +194,7 @@ fn ask(question: &Question<'_>) -> Result<Answer, String> {
     let text = variable(DESK).ok_or("this sandbox has no desk")?;
     let desk = Desk::parse(&text).ok_or("`STOCKADE_DESK` names no desk of this sandbox")?;
     let request = question.request(&desk, &question.body()?);
-    exchange(desk.port, &request).map_err(|error| format!("the desk does not answer: {error}"))
+    exchange(desk.port, &request, PATIENCE).map(|(answer, _)| answer).map_err(|error| format!("the desk does not answer: {error}"))
 }
 
 /// Text of letters, digits and these.

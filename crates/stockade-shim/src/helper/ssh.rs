@@ -8,18 +8,16 @@
 //! It knows no keys and speaks no SSH. Whatever git does not say is refused here already, in words; the desk decides on its own all the same.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::time::Duration;
 
-use super::exchange::{Answer, Arrived};
+use super::exchange::{Answer, UPGRADED, exchange};
 use super::{DESK, Desk, variable};
 
 /// What git sets where it speaks a newer protocol.
 const PROTOCOL: &str = "GIT_PROTOCOL";
 /// How long the session may take to stand: a look-up, a connection and a login.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The longest head, refusals included.
-const MOST_ANSWERED: usize = 64 << 10;
 /// The longest command; a repository's name has at most a quarter of it.
 const MOST_COMMAND: usize = 4 << 10;
 /// The longest of the other words.
@@ -62,15 +60,15 @@ fn session(arguments: &[&[u8]]) -> Result<i32, String> {
     let desk = Desk::parse(&text).ok_or("`STOCKADE_DESK` names no desk of this sandbox")?;
     let protocol = variable(PROTOCOL).filter(|text| !text.is_empty());
     let request = wanted.request(&desk, protocol.as_deref())?;
-    let (stream, rest) = open(desk.port, &request).map_err(|error| match error.downcast::<Told>() {
-        Ok(Told(text)) => text,
-        Err(error) => format!("the desk does not answer: {error}"),
-    })?;
+    let (answer, stream) = exchange(desk.port, &request, PATIENCE).map_err(|error| format!("the desk does not answer: {error}"))?;
+    if answer.status != UPGRADED {
+        return Err(told(&answer));
+    }
     let lost = |error: io::Error| format!("the session broke off: {error}");
     let inside = stream.try_clone().map_err(lost)?;
     // It ends with the process: nobody waits for input that git will not give.
     std::thread::spawn(move || send_input(inside));
-    receive(rest.as_slice().chain(stream)).map_err(lost)
+    receive(answer.body.as_slice().chain(stream)).map_err(lost)
 }
 
 impl<'a> Wanted<'a> {
@@ -131,51 +129,11 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What the desk refused, in its words.
-#[derive(Debug)]
-struct Told(String);
-
-impl std::fmt::Display for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Told {}
-
-/// Asks for a session. Returns the connection, and what came after the answer's head.
-fn open(port: u16, request: &[u8]) -> io::Result<(TcpStream, Vec<u8>)> {
-    let end = Instant::now() + PATIENCE;
-    let left = || Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero()).ok_or(ErrorKind::TimedOut);
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    #[expect(clippy::disallowed_methods, reason = "inside a sandbox, to the sandbox's own loopback")]
-    let mut stream = TcpStream::connect_timeout(&address, left()?)?;
-    stream.write_all(request)?;
-    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        stream.set_read_timeout(Some(left()?))?;
-        let count = stream.read(&mut piece)?;
-        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-        match Arrived::of(&bytes) {
-            Arrived::All(Answer { status: 101, body }) | Arrived::Perhaps(Answer { status: 101, body }) => {
-                stream.set_read_timeout(None)?;
-                return Ok((stream, body));
-            }
-            Arrived::All(answer) => return Err(told(&answer)),
-            Arrived::Perhaps(answer) if count == 0 => return Err(told(&answer)),
-            Arrived::Nonsense => return Err(ErrorKind::InvalidData.into()),
-            Arrived::More if count == 0 => return Err(ErrorKind::UnexpectedEof.into()),
-            Arrived::Perhaps(_) | Arrived::More if bytes.len() > MOST_ANSWERED => return Err(ErrorKind::FileTooLarge.into()),
-            Arrived::Perhaps(_) | Arrived::More => {}
-        }
-    }
-}
-
-fn told(answer: &Answer) -> io::Error {
+/// What the desk refused, in its words but for its name, with which it begins.
+fn told(answer: &Answer) -> String {
     let text = String::from_utf8_lossy(&answer.body);
     let text = text.trim_end();
-    // The desk begins with its own name.
-    io::Error::other(Told(text.strip_prefix("stockade ").or_else(|| text.strip_prefix("stockade: ")).unwrap_or(text).to_owned()))
+    text.strip_prefix("stockade ").or_else(|| text.strip_prefix("stockade: ")).unwrap_or(text).to_owned()
 }
 
 /// Passes standard input on until its end.
@@ -225,7 +183,7 @@ fn receive(mut stream: impl Read) -> io::Result<i32> {
                 let code = <[u8; 4]>::try_from(body.as_slice()).map_err(|_| ErrorKind::InvalidData)?;
                 return Ok(i32::try_from(u32::from_be_bytes(code)).unwrap_or(FAILED));
             }
-            BROKEN => return Err(io::Error::other(Told(String::from_utf8_lossy(&body).into_owned()))),
+            BROKEN => return Err(io::Error::other(String::from_utf8_lossy(&body))),
             _ => return Err(ErrorKind::InvalidData.into()),
         }
     }

@@ -1,7 +1,54 @@
 //! What the tool asks, what it makes of answers, and what its callers see.
 
+use std::net::{TcpListener, TcpStream};
+use std::time::Instant;
+
 use super::exchange::Arrived;
 use super::*;
+
+/// What comes of asking a desk that does this with the connection.
+fn answered_by(desk: impl FnOnce(TcpStream) + Send + 'static, request: &[u8], patience: Duration) -> io::Result<(Answer, TcpStream)> {
+    #[expect(clippy::disallowed_methods, reason = "a desk on loopback, for tests")]
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || desk(listener.accept().unwrap().0));
+    let answer = exchange(port, request, patience);
+    served.join().unwrap();
+    answer
+}
+
+#[test]
+fn a_desk_that_does_not_read_or_trickles_or_never_ends_is_given_up() {
+    let (patience, longer) = (Duration::from_millis(300), Duration::from_millis(900));
+    let began = Instant::now();
+    // More than any buffer of the kernel's takes.
+    let error = answered_by(move |stream| (std::thread::sleep(longer), drop(stream)).0, &vec![b'x'; 64 << 20], patience).unwrap_err();
+    assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error:?}");
+    let trickle = |mut stream: TcpStream| {
+        while stream.write_all(b"H").is_ok() && stream.flush().is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let error = answered_by(trickle, b"x", patience).unwrap_err();
+    assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error:?}");
+    let endless = |mut stream: TcpStream| while stream.write_all(&[b'H'; 4096]).is_ok() {};
+    let error = answered_by(endless, b"x", Duration::from_mins(1)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_connection_that_goes_on_is_given_without_limits_of_time() {
+    let upgraded = |mut stream: TcpStream| {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: stockade-ssh\r\n\r\nab").unwrap();
+    };
+    let (answer, mut stream) = answered_by(upgraded, b"x", Duration::from_secs(20)).unwrap();
+    let mut rest = answer.body;
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!((answer.status, rest.as_slice()), (101, &b"ab"[..]));
+    assert_eq!((stream.read_timeout().unwrap(), stream.write_timeout().unwrap()), (None, None));
+}
 
 #[test]
 fn a_tool_is_known_by_its_name_alone() {
@@ -91,6 +138,7 @@ fn answers_are_read_whole_or_not_at_all() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", Arrived::More),
         ("HTTP/1.1 200 OK\r\n", Arrived::More),
         ("HTTP/1.1 200 OK\r\n\r\nab", Arrived::Perhaps(Answer { status: 200, body: b"ab".to_vec() })),
+        ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nab", all(101, b"ab")),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", Arrived::Nonsense),
         ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", Arrived::Nonsense),
         ("HTTP/1.1 +20 OK\r\n\r\n", Arrived::Nonsense),

@@ -325,6 +325,29 @@ impl Provider {
         }
     }
 
+    /// The secrets that it is asked with. Not refresh tokens: each is renewed, and the new one is kept in the store.
+    pub fn asked_with(&self) -> Vec<&SecretName> {
+        match self {
+            Self::Keychain(_) | Self::Onepassword(_) => Vec::new(),
+            Self::Vault(vault) => match &vault.auth {
+                VaultAuth::Token { token } => vec![token],
+                VaultAuth::Approle { secret_id, .. } => vec![secret_id],
+            },
+            Self::Infisical(infisical) => vec![&infisical.client_secret],
+            Self::Aws(aws) => [&aws.access_key_id, &aws.secret_access_key].into_iter().chain(&aws.session_token).collect(),
+            Self::Gcp(gcp) => vec![&gcp.key],
+            Self::Kubernetes(kubernetes) => vec![&kubernetes.token],
+            Self::Github(github) => vec![&github.key],
+            Self::Oauth(oauth) => {
+                let subject = match &oauth.grant {
+                    OauthGrant::Exchange { subject_token, .. } => Some(subject_token),
+                    OauthGrant::ClientCredentials {} | OauthGrant::RefreshToken { .. } | OauthGrant::Device { .. } => None,
+                };
+                oauth.client_secret.iter().chain(subject).collect()
+            }
+        }
+    }
+
     /// Reads an entry that has nothing but a provider's own fields.
     pub(super) fn read(entry: serde_json::Value) -> Result<Self, String> {
         let text = entry.to_string();

@@ -73,14 +73,14 @@ impl Ssh {
         }
     }
 
-    /// What it allows, in a few words: `org/site tools/* fetch`.
+    /// Who logs in and what is allowed, in a few words: `ssh as git: org/site tools/* fetch`.
     pub fn scope(&self) -> String {
         let repositories: Vec<&str> = self.repositories.iter().map(RepositoryPattern::as_str).collect();
         let access = match self.access {
             Access::Fetch => "fetch",
             Access::Push => "fetch and push",
         };
-        format!("ssh {} {access}", repositories.join(" "))
+        format!("ssh as {}: {} {access}", self.user, repositories.join(" "))
     }
 
     /// As it is written.
@@ -255,7 +255,7 @@ mod tests {
         assert!(of(json!({ "repositories": ["a/b"] })).missing().unwrap().contains("ssh-keyscan"));
         assert!(of(json!({ "hostKeys": [KEY] })).missing().unwrap().contains("org/repository"));
         let whole = of(json!({ "hostKeys": [KEY], "repositories": ["a/b", "c/*"] }));
-        assert_eq!((whole.missing(), whole.scope().as_str()), (None, "ssh a/b c/* fetch"));
-        assert_eq!(Ssh { access: Access::Push, ..whole }.scope(), "ssh a/b c/* fetch and push");
+        assert_eq!((whole.missing(), whole.scope().as_str()), (None, "ssh as git: a/b c/* fetch"));
+        assert_eq!(Ssh { access: Access::Push, ..whole }.scope(), "ssh as git: a/b c/* fetch and push");
     }
 }

@@ -81,9 +81,9 @@ pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Setting
 
 /// A value that is passed as it is would be inside.
 fn refuse_plain_variable(flags: &SandboxFlags, name: &SecretName, sources: &[SecretSetting]) -> Result<(), Failure> {
-    let variable = Broker::variable_of(sources, name);
-    let plain =
-        |env: &&EnvFlag| env.name == name.as_str() || (env.value.is_none() && variable.as_ref().is_some_and(|v| env.name == v.as_str()));
+    let behind = Broker::variables_behind(sources, name).into_iter().map(|(_, variable)| variable);
+    let variables: Vec<SecretName> = Broker::variable_of(sources, name).into_iter().chain(behind).collect();
+    let plain = |env: &&EnvFlag| env.name == name.as_str() || (env.value.is_none() && variables.iter().any(|v| env.name == v.as_str()));
     match flags.env.iter().find(plain) {
         None => Ok(()),
         Some(env) => {

@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use stockade_broker::broker::SandboxLabel;
-use stockade_broker::client::Lookup;
+use stockade_broker::client::{ClientError, Lookup};
+use stockade_broker::talk::message::Refusal;
 use stockade_broker::{SecretName, hygiene};
 use stockade_core::id::SandboxId;
 use stockade_core::reach::Login;
@@ -189,7 +190,11 @@ impl Secrets for FromBroker {
             // The sandbox reads these words: nothing of the machine is in them.
             let unknown = || "it is not there any more".to_owned();
             let name: SecretName = name.parse().map_err(|_| unknown())?;
-            let value = self.lookup.value(&SandboxLabel::from(sandbox), &name).await.map_err(|_| unknown())?;
+            let value = self.lookup.value(&SandboxLabel::from(sandbox), &name).await.map_err(|error| match error {
+                // Of a budget there are only numbers in the settings, which whoever is refused may know.
+                ClientError::Refused { why: Refusal::UsedUp, message, .. } => message,
+                ClientError::Refused { .. } | ClientError::Gone(_) | ClientError::Unfit | ClientError::Version => unknown(),
+            })?;
             SecretValue::new(value.expose().to_vec()).map_err(|error| error.to_string())
         })
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stockade_broker::binding::SecretBinding;
-use stockade_broker::broker::{After, Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
+use stockade_broker::broker::{After, Behind, Bound, Broker, Fact, Pass, Registered, SandboxLabel, Wish};
 use stockade_broker::client::{ClientError, Owner};
 use stockade_broker::talk::message::Refusal;
 use stockade_broker::{SecretName, SecretValue};
@@ -280,12 +280,16 @@ impl<'a> Outlet<'a> {
         for login in &self.reach.logins {
             logged_in.extend(login::tokens(login)?);
         }
-        for secret in secrets {
+        let mut all_behind = Vec::new();
+        for secret in &secrets {
+            all_behind.push(behind(&secret.name, &settings, &taken)?);
+        }
+        for (secret, behind) in secrets.into_iter().zip(all_behind) {
             let class = Class::of(&secret.deliveries);
             let binding = SecretBinding::new(secret.name.clone(), secret.hosts.iter().cloned());
             let binding = binding.map_err(|error| Failure::from_error("secret", &error))?;
             if let Some(at) = logged_in.iter().position(|(name, _)| *name == secret.name) {
-                wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1), class });
+                wishes.push(Wish { binding, caller: Some(logged_in.swap_remove(at).1), class, behind });
                 continue;
             }
             let at = taken.iter().position(|(name, _)| *name == secret.name);
@@ -298,7 +302,7 @@ impl<'a> Outlet<'a> {
                 }
                 None => None,
             };
-            wishes.push(Wish { binding, caller, class });
+            wishes.push(Wish { binding, caller, class, behind });
         }
         let standing::Way { mut owner, lookup, role, kept } = standing::way(self.context)?;
         let failed = |error: &stockade_broker::client::ClientError| {
@@ -347,8 +351,14 @@ impl<'a> Outlet<'a> {
 /// Takes what the caller's environment has for secrets, and wipes it there: only the broker needs it from now on.
 pub(crate) fn taken(names: &[&SecretName], settings: &[SecretSetting], context: &Context) -> Vec<Taken> {
     let environment = &context.environment;
-    let variables: Vec<(&SecretName, SecretName)> =
-        names.iter().filter_map(|name| Some((*name, Broker::variable_of(settings, name)?))).collect();
+    let own = names.iter().filter_map(|name| Some(((*name).clone(), Broker::variable_of(settings, name)?)));
+    let behind = names.iter().flat_map(|name| Broker::variables_behind(settings, name));
+    let mut variables: Vec<(SecretName, SecretName)> = Vec::new();
+    for both in own.chain(behind) {
+        if !variables.contains(&both) {
+            variables.push(both);
+        }
+    }
     let mut taken = Vec::new();
     for (name, variable) in &variables {
         let Some(value) = environment.variable(variable.as_str()).filter(|value| !value.is_empty()) else { continue };
@@ -356,7 +366,7 @@ pub(crate) fn taken(names: &[&SecretName], settings: &[SecretSetting], context: 
             Failure::new("secret", format!("the variable `{variable}` cannot be the secret `{name}`: {error}"))
                 .with_hint(format!("stockade secret set {name}"))
         });
-        taken.push(((*name).clone(), value));
+        taken.push((name.clone(), value));
     }
     // After all are read: two secrets may come from one variable.
     for (_, variable) in &variables {
@@ -365,6 +375,19 @@ pub(crate) fn taken(names: &[&SecretName], settings: &[SecretSetting], context: 
         }
     }
     taken
+}
+
+/// What was taken of those secrets that a provider is asked with for this one.
+pub(crate) fn behind(name: &SecretName, settings: &[SecretSetting], taken: &[Taken]) -> Result<Behind, Failure> {
+    let mut values = Behind::new();
+    for (secret, _) in Broker::variables_behind(settings, name) {
+        match taken.iter().find(|(known, _)| *known == secret) {
+            Some((_, Ok(value))) => values.push((secret, value.duplicate())),
+            Some((_, Err(failure))) => return Err(failure.clone()),
+            None => {}
+        }
+    }
+    Ok(values)
 }
 
 /// Where the caller says the machine's roots are.

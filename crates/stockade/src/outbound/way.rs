@@ -143,10 +143,11 @@ fn secrets(
     let names: Vec<&SecretName> = wanted.iter().map(|(name, _)| name).collect();
     let mut taken = outlet::taken(&names, settings, context);
     let mut wishes = Vec::new();
-    for (name, host) in wanted {
+    let behind = wanted.iter().map(|(name, _)| outlet::behind(name, settings, &taken)).collect::<Result<Vec<_>, _>>()?;
+    for ((name, host), behind) in wanted.into_iter().zip(behind) {
         let caller = taken.iter().position(|(known, _)| *known == name).and_then(|at| taken.swap_remove(at).1.ok());
         let binding = SecretBinding::new(name, [host]).map_err(|error| Failure::from_error("secret", &error))?;
-        wishes.push(Wish { binding, caller, class: Class::ProxyOnly });
+        wishes.push(Wish { binding, caller, class: Class::ProxyOnly, behind });
     }
     let (role, lookup) = processes::broker(context)?;
     let refused = |error: &stockade_broker::client::ClientError| {

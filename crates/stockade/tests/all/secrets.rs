@@ -209,6 +209,7 @@ fn the_broker_gives_placeholders_to_the_owner_and_values_to_egress_and_ends_with
             binding: text.parse().expect("a binding"),
             caller: caller.map(|value| SecretValue::new(value.into()).expect("a value")),
             class: stockade_core::credential::Class::ProxyOnly,
+            behind: Vec::new(),
         };
         let sandbox = "0123456789abcdef".parse().expect("an id");
         let wishes =

@@ -114,18 +114,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let sandbox = || "0123456789abcdef".parse().expect("an id");
     let name = || "GITHUB_TOKEN".parse::<SecretName>().expect("a name");
     let value = || SecretValue::new(b"ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6".to_vec()).expect("a value");
-    let wish = |text: &str, caller| Wish { binding: text.parse().expect("a binding"), caller, class: Class::Reference };
+    let wish = |text: &str, caller| Wish { binding: text.parse().expect("a binding"), caller, class: Class::Reference, behind: Vec::new() };
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_763_000_000);
     let asks = [
-        Ask::Hello { version: 3, role: Role::Owner { key: Some([1; 32]) } },
-        Ask::Hello { version: 3, role: Role::Owner { key: None } },
-        Ask::Hello { version: 3, role: Role::Egress { pass: Some([2; 16]) } },
+        Ask::Hello { version: 4, role: Role::Owner { key: Some([1; 32]) } },
+        Ask::Hello { version: 4, role: Role::Owner { key: None } },
+        Ask::Hello { version: 4, role: Role::Egress { pass: Some([2; 16]) } },
         Ask::Register {
             id: 1,
             sandbox: sandbox(),
             purpose: "git.log".into(),
             ticket: Ticket([3; TICKET]),
-            wishes: vec![wish("A@a.com,*.b.com:8443", Some(value())), wish("B@[::1]:80", None)],
+            wishes: vec![wish("A@a.com,*.b.com:8443", Some(value())), Wish { behind: vec![(name(), value())], ..wish("B@[::1]:80", None) }],
         },
         Ask::Release { id: 2, sandbox: sandbox() },
         Ask::Value { id: 3, sandbox: sandbox(), name: name() },

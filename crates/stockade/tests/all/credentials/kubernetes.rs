@@ -51,3 +51,21 @@ fn kubectl_works_with_a_token_that_is_kept() {
         check(&stage.inside(&bound("CLUSTER", &host, &[&stage.secure]), &format!("{LOOK} || true")));
     });
 }
+
+#[test]
+fn kubectl_works_with_a_token_that_is_minted_with_a_variable_of_the_caller() {
+    as_both(|stage| {
+        stage.settings(&json!({
+            "CLUSTER": {
+                "source": "kubernetes", "server": format!("https://{}", stage.secure), "caFile": stage.outside("ca.pem"),
+                "namespace": "team", "serviceAccount": "robot", "token": "ASKER", "audiences": ["cluster"],
+            },
+            "ASKER": { "source": "env", "variable": "TOKEN" },
+        }));
+        check(&stage.inside(&bound("CLUSTER", &stage.secure, &[]), &format!("{LOOK} || true")));
+        // It is not shown inside by another way either.
+        let flags = [bound("CLUSTER", &stage.secure, &[]), vec!["--env".to_owned(), "TOKEN".to_owned()]].concat();
+        let outcome = stage.stockade(&[&["run"][..], &crate::egress::world::words(&flags), &["--", "true"]].concat());
+        assert!(outcome.code == Some(125) && outcome.stderr.contains("would show the value of `--secret CLUSTER`"), "{outcome:?}");
+    });
+}

@@ -14,6 +14,7 @@ use super::as_both;
 use super::stage::{Stage, bound};
 use crate::Outcome;
 use crate::egress::world::words;
+use crate::wall::ground::eventually;
 
 const SSHD: &str = "/usr/sbin/sshd";
 /// Three refusals of a dead host must not be three minutes.
@@ -48,7 +49,8 @@ impl Sshd {
         std::fs::write(
             directory.join("forced"),
             format!(
-                "echo \"$GIT_PROTOCOL $SSH_ORIGINAL_COMMAND\" >> {at}/asked\ncase $SSH_ORIGINAL_COMMAND in *org/dies*) printf 0; kill -9 $PPID; sleep 60;; esac\n\
+                "echo \"$GIT_PROTOCOL $SSH_ORIGINAL_COMMAND\" >> {at}/asked\ncase $SSH_ORIGINAL_COMMAND in *org/dies*) printf 0; kill -9 $PPID; sleep 60;;\n\
+                 *org/hangs*) printf 0; cat > /dev/null; echo ended >> {at}/asked; exit;; esac\n\
                  export HOME={at}/home GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'\ncd; exec git shell -c \"$SSH_ORIGINAL_COMMAND\"\n"
             ),
         )
@@ -83,6 +85,18 @@ impl Sshd {
         std::fs::read_to_string(self.directory.join("asked")).unwrap_or_default()
     }
 
+    /// How many connections it has.
+    fn connections(&self) -> usize {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the machine's connections");
+        let end = format!(":{:04X}", self.port);
+        let is_own = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // Established, seen from the server.
+            matches!(fields[..], [_, local, _, "01", ..] if local.ends_with(&end))
+        };
+        table.lines().filter(is_own).count()
+    }
+
     /// A secret of this key, with these fields of `ssh` beside the host's key.
     fn secret(&self, key: &str, fields: &Value) -> Value {
         let mut ssh = json!({ "hostKeys": [self.host_key], "repositories": ["org/site"], "user": "root" });
@@ -105,8 +119,25 @@ fn run(script: &str) {
 
 /// A script inside with the secret `DEPLOY` bound to the server.
 fn inside(stage: &Stage, flags: &[String], script: &str) -> Outcome {
-    let script = format!("cd /tmp; export GIT_TERMINAL_PROMPT=0\n{script}");
+    plainly(stage, flags, &format!("export GIT_TERMINAL_PROMPT=0\n{script}"))
+}
+
+/// The same without anything that rules about commands forbid.
+fn plainly(stage: &Stage, flags: &[String], script: &str) -> Outcome {
+    let script = format!("cd /tmp; {script}");
     stage.stockade(&[&["run"][..], &words(flags), &["--", "bash", "-c", &script]].concat())
+}
+
+/// What a receipt says of sessions, in an order of its own: one that ends is recorded beside the next that begins.
+fn sessions(receipt: &Value) -> Vec<Value> {
+    let fields = ["host", "port", "method", "path", "verdict", "rule", "secret"];
+    let of = |row: &Value| fields.iter().map(|field| ((*field).to_owned(), row[field].clone())).collect();
+    sorted(receipt["network"].as_array().expect("a list").iter().map(|row| Value::Object(of(row))).collect())
+}
+
+fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
+    rows.sort_by_key(Value::to_string);
+    rows
 }
 
 fn hex_of_file(path: &str) -> String {
@@ -162,12 +193,20 @@ fn git_fetches_over_ssh_and_the_key_is_nowhere_inside() {
         // Only what was allowed was ever asked, in the newer protocol.
         assert_eq!(sshd.asked(), "version=2 git-upload-pack '~/org/site.git'\n");
         let receipt = stage.receipt();
-        let scope = format!("{host}: ssh org/site fetch");
+        let scope = format!("{host}: ssh as root: org/site fetch");
         assert_eq!(receipt["credentials"], json!([{"adapter": "secret", "id": "DEPLOY", "scope": scope, "delivery": "proxy-only"}]));
-        let rows = receipt["network"].to_string();
-        for part in ["FETCH", "PUSH", "ssh-push", "ssh-repository", "ssh-command", "/org/site"] {
-            assert!(rows.contains(part), "{part}: {rows}");
-        }
+        let row = |port: u16, method: Option<&str>, path: Option<&str>, verdict: &str, rule: &str, secret: Option<&str>| json!({ "host": "127.0.0.1", "port": port, "method": method, "path": path, "verdict": verdict, "rule": rule, "secret": secret });
+        let (fetch, push) = (Some("FETCH"), Some("PUSH"));
+        let expected = [
+            row(sshd.port, fetch, Some("/org/site"), "allow", &host, Some("DEPLOY")),
+            row(sshd.port, push, Some("/org/site"), "deny", "ssh-push", None),
+            row(sshd.port, fetch, Some("/org/other"), "deny", "ssh-repository", None),
+            row(0, None, None, "deny", "ssh-command", None),
+            row(9, fetch, Some("/org/site"), "deny", "ssh-host", None),
+            row(sshd.port, fetch, Some("/org/site"), "deny", "ssh-user", None),
+            row(0, None, None, "deny", "ssh-command", None),
+        ];
+        assert_eq!(sessions(&receipt), sorted(expected.to_vec()), "{receipt}");
     });
 }
 
@@ -268,5 +307,104 @@ fn what_cannot_work_is_refused_with_the_fix() {
             assert!(set.code != Some(0) && set.stderr.contains(says), "{set:?}");
         }
         assert_eq!(sshd.asked(), "");
+    });
+}
+
+#[test]
+fn rules_of_the_person_are_told_to_git_and_recorded() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        stage.settings(&json!({ "DEPLOY": sshd.secret("client", &json!({ "push": true, "repositories": ["org/*"] })) }));
+        let rules = stage.world.home.join(".config/stockade/policy/rules.cedar");
+        let any = "permit (principal, action, resource);";
+        let forbid = |id: &str, reason: &str, condition: String| {
+            format!(
+                "@id(\"{id}\") @reason(\"{reason}\") forbid (principal, action == Stockade::Action::\"connect\", resource) when {{ {condition} }};"
+            )
+        };
+        let policy = [
+            any.to_owned(),
+            forbid("no-push", "releases are made by hand", "context.method == \"PUSH\"".to_owned()),
+            forbid("no-other", "that one is private", "context.path == \"/org/other\"".to_owned()),
+        ];
+        stage.world.plant(&rules, &policy.concat(), 0o600);
+        let url = format!("ssh://root@{}/~/org", sshd.host());
+        let script = format!(
+            "git clone -q {url}/site copy && cat copy/file; cd copy; git push -q origin HEAD:new || echo no push; git ls-remote {url}/other || echo no other"
+        );
+        let outcome = plainly(stage, &bound("DEPLOY", &sshd.host(), &[]), &script);
+        assert_eq!(outcome.stdout, "site\nno push\nno other\n", "{outcome:?}");
+        for says in ["no-push", "releases are made by hand", "no-other", "that one is private"] {
+            assert!(outcome.stderr.contains(says), "{says}: {}", outcome.stderr);
+        }
+        assert_eq!(sshd.asked(), "version=2 git-upload-pack '~/org/site'\n");
+        let of = |row: &Value| (row["method"].clone(), row["path"].clone(), row["verdict"].clone(), row["rule"].clone());
+        let told: Vec<_> = sessions(&stage.receipt()).iter().map(of).collect();
+        for row in [("PUSH", "/org/site", "deny", "no-push"), ("FETCH", "/org/other", "deny", "no-other")] {
+            assert!(told.contains(&(json!(row.0), json!(row.1), json!(row.2), json!(row.3))), "{row:?}: {told:?}");
+        }
+        // The host itself.
+        stage.world.plant(
+            &rules,
+            &[any.to_owned(), forbid("no-host", "not there", format!("context.port == {}", sshd.port))].concat(),
+            0o600,
+        );
+        let outcome = plainly(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("git ls-remote {url}/site"));
+        assert!(outcome.code != Some(0) && outcome.stderr.contains("is not an allowed host"), "{outcome:?}");
+        let rows = sessions(&stage.receipt());
+        let refused = |row: &&Value| row["verdict"] == "deny" && row["rule"] == "allow-host" && row["port"] == sshd.port;
+        assert!(rows.len() == 1 && rows.iter().any(|row| refused(&row)), "{rows:?}");
+        assert_eq!(sshd.asked(), "version=2 git-upload-pack '~/org/site'\n", "nothing more was asked of it");
+    });
+}
+
+#[test]
+fn a_session_ends_with_its_sandbox_however_that_ends() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        stage.settings(&json!({ "DEPLOY": sshd.secret("client", &json!({ "repositories": ["org/*"] })) }));
+        let ended = || sshd.asked().lines().filter(|line| *line == "ended").count();
+        // It stands, and says nothing more.
+        let hangs = format!(
+            "mkfifo keep; exec 3<>keep; $GIT_SSH_COMMAND -p {} root@127.0.0.1 \"git-upload-pack '~/org/hangs'\" <&3 > out & until test -s out; do sleep 0.05; done",
+            sshd.port
+        );
+        let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &format!("{hangs}; cat out"));
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "0"), "{outcome:?}");
+        eventually("the host sees the end", || ended() == 1 && sshd.connections() == 0);
+        let flags = bound("DEPLOY", &sshd.host(), &[]);
+        let script = format!("cd /tmp; {hangs}; sleep 600");
+        let binary = stage.world.binary.to_str().expect("a path");
+        let words = [&[binary, "run"][..], &words(&flags), &["--", "bash", "-c", &script]].concat();
+        let mut killed =
+            stage.world.command(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+        eventually("the session stands", || sshd.asked().matches("org/hangs").count() == 2 && sshd.connections() == 1);
+        killed.kill().expect("killed");
+        killed.wait().expect("it was there");
+        eventually("the host sees the end", || ended() == 2 && sshd.connections() == 0);
+    });
+}
+
+#[test]
+fn sessions_are_counted_against_the_secrets_budget_and_its_minute() {
+    as_both(|stage| {
+        let sshd = Sshd::start(stage);
+        let url = format!("ssh://root@{}/~/org/site", sshd.host());
+        for (field, says) in [("maxUses", "1 times"), ("maxPerMinute", "1 times in a minute")] {
+            let before = sshd.asked().lines().count();
+            let mut secret = sshd.secret("client", &json!({}));
+            secret[field] = json!(1);
+            stage.settings(&json!({ "DEPLOY": secret }));
+            let script = format!("git ls-remote -q {url} | wc -l; git ls-remote {url} || echo no more");
+            let outcome = inside(stage, &bound("DEPLOY", &sshd.host(), &[]), &script);
+            assert_eq!(outcome.stdout, "2\nno more\n", "{field}: {outcome:?}");
+            assert!(outcome.stderr.contains(says), "{field}: {outcome:?}");
+            assert_eq!(sshd.asked().lines().count(), before + 1, "{field}");
+            let verdicts: Vec<Value> = sessions(&stage.receipt()).iter().map(|row| json!([row["verdict"], row["secret"]])).collect();
+            assert!(
+                verdicts.contains(&json!(["allow", "DEPLOY"])) && verdicts.contains(&json!(["deny", "DEPLOY"])),
+                "{field}: {verdicts:?}"
+            );
+        }
     });
 }

@@ -15,21 +15,44 @@ use crate::wall::{Ground, as_both};
 
 const OTHER: &str = "npm_zY9xW8vU7tS6rQ5pO4nM3lK2jI1hG0fE9dC8";
 
-/// A registry that says who one is with the right token, and who not with any other. Its port is the first thing that it prints.
+/// A registry that says who one is with the right token, and who not with any other; to who signs as AWS's tools do, with the right key. With a
+/// certificate it speaks TLS. Its port is the first thing that it prints.
 const REGISTRY: &str = r#"
-import base64, sys
+import base64, hashlib, hmac, re, ssl, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 good = ["Bearer " + sys.argv[1], "Basic " + base64.b64encode(("ann:" + sys.argv[1]).encode()).decode()]
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        known = self.path in ["/-/whoami", "/v2/", "/api/v3/user"]
+        known = self.path in ["/-/whoami", "/v2/", "/api/v3/user", "/version"]
         status = 404 if not known else 200 if self.headers.get("Authorization") in good else 401
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
+    # Whether a request of the service STS is signed with the key.
+    def is_signed(self, body):
+        form = r"AWS4-HMAC-SHA256 Credential=(\w+)/(\d+)/([\w-]+)/sts/aws4_request, SignedHeaders=([\w;-]+), Signature=(\w+)"
+        found = re.fullmatch(form, self.headers.get("Authorization", ""))
+        if not found:
+            return False
+        _, day, region, names, signature = found.groups()
+        digest = lambda data: hashlib.sha256(data).hexdigest()
+        sign = lambda key, text: hmac.new(key, text.encode(), hashlib.sha256).digest()
+        lines = "".join(f"{name}:{self.headers[name].strip()}\n" for name in names.split(";"))
+        canonical = "\n".join(["POST", self.path, "", lines, names, digest(body)])
+        scope = f"{day}/{region}/sts/aws4_request"
+        text = "\n".join(["AWS4-HMAC-SHA256", self.headers["x-amz-date"], scope, digest(canonical.encode())])
+        key = ("AWS4" + sys.argv[1]).encode()
+        for part in [day, region, "sts", "aws4_request"]:
+            key = sign(key, part)
+        return sign(key, text).hex() == signature
     # A token endpoint: refuses a refresh token, or is busy.
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/":
+            self.send_response(200 if self.is_signed(body) and b"Action=GetCallerIdentity" in body else 403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         said = b'{"error": "invalid_grant"}'
         self.send_response(429 if self.path == "/busy" else 400)
         self.send_header("Content-Length", str(len(said)))
@@ -38,6 +61,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 server = HTTPServer(("127.0.0.1", 0), Handler)
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
 print(server.server_address[1], flush=True)
 server.serve_forever()
 "#;
@@ -49,8 +76,28 @@ struct Registry {
 
 impl Registry {
     fn start(ground: &Ground) -> Self {
+        Self::with(ground, &[])
+    }
+
+    /// One that speaks TLS; and the authority that its certificate is of.
+    fn with_tls(ground: &Ground) -> (Self, String) {
+        let directory = ground.base.join("tls");
+        ground.directory(&directory);
+        ground.host(&format!(
+            "cd '{}'; new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=test'; exec 2>/dev/null
+             openssl req -x509 $new -days 2 -keyout ca.key -out ca.pem && openssl req $new -keyout key -out request &&
+             echo subjectAltName=IP:127.0.0.1 > names && openssl x509 -req -in request -CA ca.pem -CAkey ca.key -days 2 -extfile names -out pem",
+            directory.display()
+        ));
+        let [certificate, key] = ["pem", "key"].map(|name| directory.join(name).display().to_string());
+        let authority = std::fs::read_to_string(directory.join("ca.pem")).expect("an authority");
+        (Self::with(ground, &[&certificate, &key]), authority)
+    }
+
+    fn with(ground: &Ground, words: &[&str]) -> Self {
         let mut command = ground.outside("/usr/bin/python3");
-        let mut child = command.args(["-c", REGISTRY, VALUE]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        let mut child =
+            command.args(["-c", REGISTRY, VALUE]).args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a port");
         Self { child, port: line.trim().parse().expect("a port") }
@@ -66,12 +113,21 @@ impl Drop for Registry {
 
 /// Runs `secret adopt` with the person's own programs found first.
 fn adopt(ground: &Ground, words: &[&str]) -> Outcome {
+    adopt_with(ground, &[], words)
+}
+
+/// The same with variables.
+fn adopt_with(ground: &Ground, variables: &[(&str, &str)], words: &[&str]) -> Outcome {
     let mut command = ground.stockade(["secret", "adopt"].iter().chain(words));
-    finish(command.env("PATH", format!("{}:{PATH}", ground.home.join("bin").display())))
+    finish(command.env("PATH", format!("{}:{PATH}", ground.home.join("bin").display())).envs(variables.iter().copied()))
 }
 
 fn adopt_json(ground: &Ground, words: &[&str]) -> (Option<i32>, Value) {
-    let outcome = adopt(ground, &[words, &["--json"]].concat());
+    adopt_json_with(ground, &[], words)
+}
+
+fn adopt_json_with(ground: &Ground, variables: &[(&str, &str)], words: &[&str]) -> (Option<i32>, Value) {
+    let outcome = adopt_with(ground, variables, &[words, &["--json"]].concat());
     let told = serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
     assert_hidden(&[&outcome.stdout, &outcome.stderr]);
     (outcome.code, told)
@@ -232,6 +288,81 @@ fn adopting_gh_reads_the_file_or_asks_for_what_the_keyring_has() {
         ground.plant(&ground.home.join("bin/gh"), &program, 0o755);
         let (code, told) = adopt_json(ground, &["gh", "--host", "ghe.example", "--no-check"]);
         assert_eq!((code, &told["secret"], &told["from"]), (Some(0), &json!("GH_ENTERPRISE_TOKEN"), &json!("gh auth token")), "{told}");
+        assert_nowhere(ground);
+    });
+}
+
+#[test]
+fn adopting_gh_sees_that_it_works_at_a_server_of_ones_own() {
+    as_both(|ground| {
+        let registry = Registry::start(ground);
+        let host = format!("127.0.0.1:{}", registry.port);
+        let path = ground.home.join(".config/gh/hosts.yml");
+        let written = format!("github.com:\n    oauth_token: {OTHER}\n{host}:\n    oauth_token: {VALUE}\n    user: ann\n");
+        ground.plant(&path, &written, 0o600);
+        let (code, told) = adopt_json_with(ground, &[("GH_HOST", &host)], &["gh"]);
+        assert_eq!((code, &told["check"]["works"], &told["hosts"]), (Some(0), &json!(true), &json!([host])), "{told}");
+        assert_eq!((&told["secret"], &told["from"]), (&json!("GH_ENTERPRISE_TOKEN"), &json!("~/.config/gh/hosts.yml line 4")), "{told}");
+        ground.plant(&path, &written.replace(VALUE, OTHER), 0o600);
+        let (code, told) = adopt_json(ground, &["gh", "--host", &host, "--replace"]);
+        assert_eq!((code, &told["check"]["said"]), (Some(1), &json!("the server answers 401")), "{told}");
+        assert_nowhere(ground);
+    });
+}
+
+#[test]
+fn adopting_aws_asks_where_the_tools_of_aws_would_and_never_in_the_clear() {
+    as_both(|ground| {
+        let registry = Registry::start(ground);
+        let (host, url) = (format!("127.0.0.1:{}", registry.port), format!("http://127.0.0.1:{}", registry.port));
+        let credentials = |key: &str| format!("[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = {key}\n");
+        let files = |key: &str, endpoint: &str| {
+            ground.plant(&ground.home.join(".aws/credentials"), &credentials(key), 0o600);
+            ground.plant(&ground.home.join(".aws/config"), &format!("[default]\nregion = eu-central-1\n{endpoint}"), 0o600);
+        };
+        files(VALUE, "endpoint_url = http://sts.example\n");
+        refused(ground, &["aws"], "keys are not shown there");
+        files(VALUE, "");
+        let outcome = adopt_with(ground, &[("AWS_ENDPOINT_URL_STS", "https://a@evil.example")], &["aws"]);
+        assert!(outcome.code == Some(125) && outcome.stderr.contains("`AWS_ENDPOINT_URL_STS` is"), "{outcome:?}");
+        let (code, told) = adopt_json_with(ground, &[("AWS_ENDPOINT_URL_STS", &url), ("AWS_ENDPOINT_URL", "http://no.example")], &["aws"]);
+        assert_eq!((code, &told["check"]["works"]), (Some(0), &json!(true)), "{told}");
+        assert_eq!(told["hosts"], json!(["*.amazonaws.com", host]), "{told}");
+        for (key, code, said) in [(VALUE, 0, 200), (OTHER, 1, 403)] {
+            files(key, &format!("endpoint_url = {url}/\n"));
+            let (ended, told) = adopt_json(ground, &["aws", "--replace"]);
+            assert_eq!((ended, &told["check"]["said"]), (Some(code), &json!(format!("the server answers {said}"))), "{told}");
+        }
+        // As somebody who wants none of it.
+        let ignored = [("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")];
+        let (_, told) = adopt_json_with(ground, &ignored, &["aws", "--replace", "--no-check"]);
+        assert_eq!(told["hosts"], json!(["*.amazonaws.com"]), "{told}");
+        assert_nowhere(ground);
+    });
+}
+
+#[test]
+fn adopting_kube_sees_that_it_works_at_a_server_with_authorities_of_its_own() {
+    as_both(|ground| {
+        let (registry, pem) = Registry::with_tls(ground);
+        let server = format!("https://127.0.0.1:{}", registry.port);
+        let program = |token: &str, pem: &str| {
+            let cluster = json!({"server": server, "certificate-authority-data": base64(pem)});
+            let text = json!({"current-context": "c", "users": [{"name": "u", "user": {"token": token}}],
+                "clusters": [{"name": "k", "cluster": cluster}]});
+            ground.plant(&ground.home.join("bin/kubectl"), &format!("#!/bin/sh\ncat <<'END'\n{text}\nEND\n"), 0o755);
+        };
+        program(VALUE, &pem);
+        let (code, told) = adopt_json(ground, &["kube"]);
+        assert_eq!((code, &told["check"]["works"]), (Some(0), &json!(true)), "{told}");
+        program(OTHER, &pem);
+        let (code, told) = adopt_json(ground, &["kube", "--replace"]);
+        assert_eq!((code, &told["check"]["said"]), (Some(1), &json!("the server answers 401")), "{told}");
+        // A server that others vouch for is told nothing, and says nothing of the token.
+        let (_other, elsewhere) = Registry::with_tls(ground);
+        program(VALUE, &elsewhere);
+        let (code, told) = adopt_json(ground, &["kube", "--replace"]);
+        assert_eq!((code, &told["check"]["works"]), (Some(0), &Value::Null), "{told}");
         assert_nowhere(ground);
     });
 }

@@ -2,12 +2,13 @@
 
 use stockade_broker::{SecretName, SecretValue};
 use stockade_core::credential::Delivery;
+use stockade_core::host::HostPattern;
 use stockade_store::settings::providers::Aws;
 use stockade_store::settings::{Provider, SecretSetting, SecretSource};
 use zeroize::Zeroizing;
 
 use super::STEP;
-use super::around::{Around, brief, hosts, name, value};
+use super::around::{Around, brief, host, hosts, name, value};
 use super::ini::{self, Section};
 use super::login::{Login, Request, Wish};
 use crate::failure::Failure;
@@ -54,22 +55,65 @@ pub(super) fn find(around: &Around<'_>, wish: &Wish<'_>) -> Result<Login, Failur
     let shown = around.shown(&credentials);
     let section = brief(keys.profile);
     let region = profiles.field(&profile, "region").unwrap_or(REGION).to_owned();
+    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(Failure::new(STEP, format!("`{}` is no region", brief(&region))));
+    }
     let entry = wish.name.clone().map_or_else(|| name("AWS"), Ok)?;
+    let endpoint = endpoint(around, &profiles, &profile)?;
     let (values, source, delivery) = match role {
         None => (vec![(entry.clone(), as_one(&keys)?)], SecretSource::Store, vec![Delivery::AwsKeys]),
         Some(role) => {
-            let (values, provider) = as_role(&keys, &role, &profiles, &profile, &entry)?;
+            let (values, mut provider) = as_role(&keys, &role, &profiles, &profile, &entry)?;
+            provider.endpoint = endpoint.as_ref().map(|(url, _)| url.clone());
             (values, SecretSource::Provider(Box::new(Provider::Aws(provider))), Vec::new())
         }
     };
+    let mut hosts = hosts(&["*.amazonaws.com"])?;
+    let amazon = format!("https://sts.{region}.amazonaws.com/");
+    let url = endpoint.map_or(amazon, |(url, host)| {
+        hosts.push(host);
+        url
+    });
     Ok(Login {
         from: format!("{shown} [{section}]"),
         values,
-        setting: SecretSetting { hosts: hosts(&["*.amazonaws.com"])?, delivery, ..SecretSetting::new(entry, source) },
+        setting: SecretSetting { hosts, delivery, ..SecretSetting::new(entry, source) },
         authorities: None,
-        request: Request::Sts { region },
+        request: Request::Sts { url, region },
         spare: vec![format!("the keys of [{section}] in {shown}")],
     })
+}
+
+/// Where STS is, where AWS's own tools would go elsewhere than to Amazon: what the environment says, else the profile. Keys are only ever shown over HTTPS,
+/// or to a server on this machine's own loopback.
+fn endpoint(around: &Around<'_>, profiles: &Profiles, profile: &str) -> Result<Option<(String, HostPattern)>, Failure> {
+    let is_true = |text: &str| text.eq_ignore_ascii_case("true");
+    let ignored = around
+        .variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+        .map_or_else(|| profiles.field(profile, "ignore_configured_endpoint_urls").is_some_and(is_true), |text| is_true(&text));
+    if ignored {
+        return Ok(None);
+    }
+    let variable = |name: &'static str| around.variable(name).map(|url| (name, url));
+    let said = variable("AWS_ENDPOINT_URL_STS")
+        .or_else(|| variable("AWS_ENDPOINT_URL"))
+        .or_else(|| profiles.field(profile, "endpoint_url").map(|url| ("endpoint_url", url.to_owned())));
+    let Some((whose, url)) = said else { return Ok(None) };
+    let host = usable(&url).ok_or_else(|| {
+        Failure::new(STEP, format!("`{whose}` is `{}`, and keys are not shown there", brief(&url)))
+            .with_hint("it must be https://HOST, or http://127.0.0.1:PORT on this machine")
+    })?;
+    Ok(Some((url, host)))
+}
+
+/// The host of an address that keys may be shown at, without a path.
+fn usable(url: &str) -> Option<HostPattern> {
+    let (tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, rest) => (false, rest?),
+    };
+    let server = host(rest.strip_suffix('/').unwrap_or(rest)).ok()?;
+    (tls || server.granted_address().is_some_and(|address| address.is_loopback())).then_some(server)
 }
 
 /// Keys as egress signs with them, on one line.
@@ -195,6 +239,32 @@ mod tests {
             assert!(keys(profile).unwrap_err().contains(says), "{profile}: {:?}", keys(profile));
         }
         assert_eq!((all.field("default", "region"), all.field("ops", "external_id")), (Some("eu-central-1"), Some("x")));
+    }
+
+    #[test]
+    fn keys_are_shown_over_https_or_on_loopback_only() {
+        for (url, host) in [
+            ("https://vpce-1.sts.us-east-1.vpce.amazonaws.com", "vpce-1.sts.us-east-1.vpce.amazonaws.com"),
+            ("https://sts.example:8443/", "sts.example:8443"),
+            ("http://127.0.0.1:4566", "127.0.0.1:4566"),
+            ("http://[::1]:4566/", "[::1]:4566"),
+        ] {
+            assert_eq!(usable(url).map(|found| found.to_string()).as_deref(), Some(host), "{url}");
+        }
+        for url in [
+            "http://sts.example",
+            "http://localhost:4566",
+            "http://10.0.0.1:80",
+            "https://a@evil.example",
+            "https://sts.example/path",
+            "https://sts.example?x",
+            "https://*.example",
+            "sts.example",
+            "ftp://127.0.0.1",
+            "https://",
+        ] {
+            assert_eq!(usable(url), None, "{url}");
+        }
     }
 
     #[test]

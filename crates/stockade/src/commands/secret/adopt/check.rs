@@ -88,14 +88,14 @@ pub(super) fn check(setting: &SecretSetting, request: &Request, context: &Contex
             );
             judged(ask(&script, &[url]), Forbidden::Known)
         }
-        Request::Sts { region } => {
+        Request::Sts { url, region } => {
             let script = format!(
                 "test -n \"$AWS_ACCESS_KEY_ID\" || exit {NOTHING_INSIDE}\n\
                  exec {CURL} --aws-sigv4 \"aws:amz:$1:sts\" --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" \
                  ${{AWS_SESSION_TOKEN:+--header \"x-amz-security-token: $AWS_SESSION_TOKEN\"}} \
-                 --data 'Action=GetCallerIdentity&Version=2011-06-15' \"https://sts.$1.amazonaws.com/\""
+                 --data 'Action=GetCallerIdentity&Version=2011-06-15' \"$2\""
             );
-            judged(ask(&script, &[region]), Forbidden::Refused)
+            judged(ask(&script, &[region, url]), Forbidden::Refused)
         }
     }
 }

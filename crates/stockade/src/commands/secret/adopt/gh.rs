@@ -13,7 +13,9 @@ const GITHUB: &str = "github.com";
 
 /// Finds the login.
 pub(super) fn find(around: &Around<'_>, wish: &Wish<'_>) -> Result<Login, Failure> {
-    let wanted = wish.host.unwrap_or(GITHUB);
+    // As `gh` itself finds it.
+    let said = wish.host.map(str::to_owned).or_else(|| around.variable("GH_HOST"));
+    let wanted = said.as_deref().unwrap_or(GITHUB);
     let server = host(wanted)?;
     let directory = around
         .absolute("GH_CONFIG_DIR")
@@ -74,7 +76,11 @@ fn token(text: &str, host: &str) -> Result<Found, usize> {
             continue;
         }
         let indent = line.len() - content.len();
-        let (key, rest) = content.split_once(':').filter(|(_, rest)| rest.is_empty() || rest.starts_with(' ')).ok_or(number)?;
+        // A colon within a word is a part of it, as in `host:8443:`.
+        let (key, rest) = match content.split_once(": ") {
+            Some(both) => both,
+            None => (content.strip_suffix(':').ok_or(number)?, ""),
+        };
         let key = scalar(key).ok_or(number)?;
         if indent == 0 {
             if !rest.trim().is_empty() {
@@ -128,6 +134,9 @@ mod tests {
             ("", "github.com", "no host"),
             ("# mine\n\n\"github.com\":\n  oauth_token: 'x'\n", "github.com", "x 4"),
             ("github.com: {oauth_token: x}\n", "github.com", "bad 1"),
+            ("h.example:8443:\n    oauth_token: gho_p\nh.example:\n    oauth_token: gho_h\n", "h.example:8443", "gho_p 2"),
+            ("h.example:8443:\n    oauth_token: gho_p\nh.example:\n    oauth_token: gho_h\n", "h.example", "gho_h 4"),
+            ("github.com:x\n", "github.com", "bad 1"),
             ("github.com:\n    oauth_token: !!str \"x\"\n", "github.com", "bad 2"),
             ("github.com:\n    - a\n", "github.com", "bad 2"),
             ("github.com:\n\toauth_token: x\n", "github.com", "bad 2"),

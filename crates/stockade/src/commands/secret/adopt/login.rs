@@ -45,6 +45,8 @@ pub(super) enum Request {
     },
     /// `GetCallerIdentity`, signed.
     Sts {
+        /// Where.
+        url: String,
         /// Which region's.
         region: String,
     },
