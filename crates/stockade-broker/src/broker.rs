@@ -22,6 +22,7 @@ use stockade_store::settings::{Cache, Provider, SecretSetting, SecretSource};
 
 use crate::binding::SecretBinding;
 use crate::budget::{Account, Budget, Bytes, UsedUp};
+use crate::circle;
 use crate::mint::{self, Asking, MintError, Verdict};
 use crate::placeholder::{self, Placeholder, PlaceholderError};
 use crate::redact::{self, Redacted, Values};
@@ -607,6 +608,12 @@ impl Broker {
         depth: usize,
     ) -> Result<Arc<Lease>, BrokerError> {
         let name = &key.0;
+        if depth == 0
+            && let Some(way) = circle::of(&self.settings, name)
+        {
+            let way = way.into_iter().map(SecretName::as_str).collect::<Vec<_>>().join(" → ");
+            return Err(Arc::new(SourceError::Circle { name: name.clone(), way }).into());
+        }
         let source = self.setting(name).map(|setting| &setting.source);
         let slot = Arc::clone(lock(&self.slots).entry(key.clone()).or_default());
         // What a provider is asked with is a secret as well, and may come from a provider.

@@ -255,11 +255,11 @@ fn over_the_socket_a_ticket_and_a_pass_are_needed() {
     // A ticket is for one sandbox, once.
     let wishes = || vec![wish("KEPT@a.com", None)];
     let ticket = owner.signer().ticket(&label("four"), "git.log", &wishes(), SystemTime::now()).unwrap();
-    assert_eq!(refusal(owner.present(&label("five"), "git.log", ticket, wishes())).0, Refusal::Role);
-    assert_eq!(refusal(owner.present(&label("four"), "git.push", ticket, wishes())).0, Refusal::Role);
-    owner.present(&label("four"), "git.log", ticket, wishes()).unwrap();
+    assert_eq!(refusal(owner.present(&label("five"), "git.log", ticket, wishes(), &|| true)).0, Refusal::Role);
+    assert_eq!(refusal(owner.present(&label("four"), "git.push", ticket, wishes(), &|| true)).0, Refusal::Role);
+    owner.present(&label("four"), "git.log", ticket, wishes(), &|| true).unwrap();
     owner.release(&label("four")).unwrap();
-    assert_eq!(refusal(owner.present(&label("four"), "git.log", ticket, wishes())).0, Refusal::Role, "used");
+    assert_eq!(refusal(owner.present(&label("four"), "git.log", ticket, wishes(), &|| true)).0, Refusal::Role, "used");
 }
 
 #[test]
@@ -519,6 +519,28 @@ fn a_refresh_token_is_no_variable() {
     assert!(Broker::variables_behind(&settings, &name("T")).is_empty());
     let (_, told) = refusal(ground(settings).owner().give(&label("box"), vec![wish("T@a.com", None)]));
     assert!(told.contains("a refresh token is renewed"), "{told}");
+}
+
+#[test]
+fn a_secret_that_is_needed_for_itself_is_refused_and_nobody_waits() {
+    let oauth = |client_secret: &str| {
+        json!({"source": "oauth", "tokenEndpoint": "http://127.0.0.1:9/token", "clientId": "c", "clientSecret": client_secret,
+               "grant": {"type": "client-credentials"}})
+    };
+    let renewed = json!({"source": "oauth", "tokenEndpoint": "http://127.0.0.1:9/token", "clientId": "c",
+                         "grant": {"type": "refresh-token", "refreshToken": "R"}});
+    let written = json!({"K": oauth("K"), "A": oauth("B"), "B": oauth("C"), "C": oauth("A"), "INTO": oauth("A"), "R": renewed, "FINE": oauth("KEPT")});
+    let ground = ground(stockade_store::settings::secrets::from_json(written.as_object().unwrap()).unwrap());
+    let mut owner = ground.owner();
+    for (secret, way) in [("K", "K → K"), ("A", "A → B → C → A"), ("INTO", "INTO → A → B → C → A"), ("R", "R → R")] {
+        let (_, told) = refusal(owner.give(&label("box"), vec![wish(&format!("{secret}@a.com"), None)]));
+        assert!(told.contains("needed to ask for itself") && told.contains(way), "{told}");
+    }
+    // Each for the other, at once.
+    let (_, told) = refusal(owner.give(&label("box"), vec![wish("A@a.com", None), wish("B@b.com", None), wish("C@c.com", None)]));
+    assert!(told.contains("needed to ask for itself"), "{told}");
+    let (_, told) = refusal(owner.give(&label("box"), vec![wish("FINE@a.com", None)]));
+    assert!(told.contains("cannot be reached"), "{told}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
@@ -15,6 +15,9 @@ use zeroize::Zeroizing;
 
 /// The shortest value that can be told from ordinary text. Secrets of the store are longer.
 pub const MIN_SECRET: usize = 8;
+/// Forms that are longer than this together are looked for with a machine that is slower to run, and is made in time that grows with their length
+/// alone: the faster one takes its square where a value repeats itself.
+const MOST_FOR_SPEED: usize = 8 << 10;
 const UNPADDED: GeneralPurposeConfig = GeneralPurposeConfig::new().with_encode_padding(false);
 
 /// A secret that was taken out of something.
@@ -75,8 +78,8 @@ impl Redactor {
         if names.is_empty() {
             return Ok(Self::none());
         }
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns.iter().map(|form| form.as_slice()));
-        let finder = finder.map_err(|error| RedactError::TooMuch(error.to_string()))?;
+        let forms: Vec<&[u8]> = patterns.iter().map(|form| form.as_slice()).collect();
+        let finder = finder(&forms).map_err(|error| RedactError::TooMuch(error.to_string()))?;
         let longest = patterns.iter().map(|form| form.len()).max().unwrap_or(0);
         Ok(Self { finder: Some(finder), longest, owners, names })
     }
@@ -125,6 +128,13 @@ impl Redactor {
         out.extend_from_slice(bytes.get(end..before).unwrap_or_default());
         (Some(out), end.max(before))
     }
+}
+
+/// What finds the longest of some forms of values, wherever one begins.
+pub fn finder(forms: &[&[u8]]) -> Result<AhoCorasick, BuildError> {
+    let length: usize = forms.iter().map(|form| form.len()).sum();
+    let kind = if length > MOST_FOR_SPEED { AhoCorasickKind::ContiguousNFA } else { AhoCorasickKind::DFA };
+    AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).kind(Some(kind)).build(forms)
 }
 
 /// How often each secret was taken out.
@@ -282,6 +292,19 @@ mod tests {
             let expected = "x".repeat(size) + "before [redacted:TOKEN] between [redacted:TOKEN] after";
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{size}");
             assert_eq!(counts.to_redactions(), [Redaction { secret: "TOKEN".into(), count: 2 }]);
+        }
+    }
+
+    /// As long as a value may be, and nothing but one letter: hours, if it took the square of it.
+    #[test]
+    fn long_values_that_repeat_themselves_are_found_too() {
+        for value in ["b".repeat(16 << 10), "ab".repeat(8 << 10)] {
+            let redactor = Redactor::new([("LONG", value.as_bytes())]).unwrap();
+            for text in [value.clone(), general_purpose::STANDARD.encode(&value)] {
+                let mut counts = Counts::default();
+                let found = redactor.text(&format!("before {text} after"), &mut counts).unwrap();
+                assert!(found.starts_with("before ") && found.contains("[redacted:LONG]") && found.len() < 100, "{}", found.len());
+            }
         }
     }
 

@@ -13,8 +13,9 @@ use crate::wayout::WayOut;
 
 /// Opens ways out.
 pub trait Gate {
-    /// Opens the way out of this sandbox; it stays open until the gate is closed or gone.
-    fn open(&self, id: &SandboxId, directory: &Path) -> Result<Opened, GateError>;
+    /// Opens the way out of this sandbox; it stays open until the gate is closed or gone. What it waits for it gives up when it is not wanted
+    /// any more.
+    fn open(&self, id: &SandboxId, directory: &Path, is_wanted: &dyn Fn() -> bool) -> Result<Opened, GateError>;
 }
 
 /// A way out that stands.

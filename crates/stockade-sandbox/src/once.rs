@@ -40,6 +40,8 @@ use crate::workspace::{apply, kept, plan, remove, strays};
 
 /// An upper layer that is held in memory, as a wall exports it.
 const UPPER: &str = "layers/layer/upper";
+/// Signals after which nobody waits for a program that does not run yet.
+const ENDING: [i32; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGKILL];
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -260,7 +262,7 @@ pub fn work_with(job: &Job<'_>, extras: Extras<'_>, work: Work<'_, '_>) -> Resul
     let guard = if standing.is_some() { Guard::default() } else { guard_of(job, &owned)? };
     let started = match standing {
         Some(sandbox) => Pledge::new(job.intent, &owned.id, spec).redeem().map(|()| (sandbox, Vec::new())).map_err(JobError::from),
-        None => raise(job, &owned, &guard, furniture),
+        None => raise(job, &owned, &guard, furniture, &work),
     };
     let started = started.and_then(|(mut sandbox, files)| {
         put_in(&mut sandbox, &files)?;
@@ -365,8 +367,19 @@ fn put_in(sandbox: &mut Sandbox, files: &[HomeFile]) -> Result<(), JobError> {
 }
 
 /// Opens the way out and raises the wall while the intent is written; with it come files that are to be put in.
-fn raise(job: &Job<'_>, owned: &Owned, guard: &Guard, furniture: Option<&dyn Furnish>) -> Result<(Sandbox, Vec<HomeFile>), JobError> {
-    let opened = open(job, owned)?;
+fn raise(
+    job: &Job<'_>,
+    owned: &Owned,
+    guard: &Guard,
+    furniture: Option<&dyn Furnish>,
+    work: &Work<'_, '_>,
+) -> Result<(Sandbox, Vec<HomeFile>), JobError> {
+    let is_wanted = || match work {
+        // Nothing runs yet that another signal could be meant for.
+        Work::Program(_, Some(signals)) => !std::iter::from_fn(|| signals.next()).any(|signal| ENDING.contains(&signal)),
+        Work::Program(_, None) | Work::Files(_) => true,
+    };
+    let opened = job.gate.map(|gate| gate.open(&owned.id, &owned.directory, &is_wanted)).transpose()?;
     let furnished = opened.as_ref().map(|opened| opened.furnish(job.spec));
     let spec = furnished.as_ref().unwrap_or(job.spec);
     let pledge = Pledge::new(job.intent, &owned.id, spec);
@@ -374,10 +387,6 @@ fn raise(job: &Job<'_>, owned: &Owned, guard: &Guard, furniture: Option<&dyn Fur
     pledge.redeem()?;
     let way_out = opened.as_ref().map(|opened| opened.environment.as_slice()).unwrap_or_default();
     Ok((sandbox, furniture.map(|furniture| furniture.files(way_out)).unwrap_or_default()))
-}
-
-fn open(job: &Job<'_>, owned: &Owned) -> Result<Option<Opened>, JobError> {
-    Ok(job.gate.map(|gate| gate.open(&owned.id, &owned.directory)).transpose()?)
 }
 
 fn start(

@@ -29,6 +29,9 @@ pub enum ClientError {
     /// There is no broker any more.
     #[error("the secret broker is gone: {0}")]
     Gone(String),
+    /// Whoever asked does not want it any more.
+    #[error("nobody waits for it any more")]
+    Unwanted,
     /// An answer to another question.
     #[error("the secret broker gave an answer that does not fit")]
     Unfit,
@@ -42,7 +45,7 @@ impl ClientError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused { hint, .. } if !hint.is_empty() => Some(hint),
-            Self::Refused { .. } | Self::Gone(_) | Self::Unfit | Self::Version => None,
+            Self::Refused { .. } | Self::Gone(_) | Self::Unwanted | Self::Unfit | Self::Version => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -19,6 +19,8 @@ use crate::ticket::{MAX_PURPOSE, Signer, Ticket};
 const MOST_AT_ONCE: usize = 96 << 10;
 /// Pieces that are redacted at once.
 const MOST_PIECES: usize = 1024;
+/// How often it is looked whether an answer is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Pieces without their secrets; `None` for one that had none.
 pub type Clean = Vec<Option<Vec<u8>>>;
@@ -68,17 +70,37 @@ impl Owner {
     /// Gives a sandbox its secrets: each must have a value now. All or none. May take as long as a command of the settings does.
     /// The call, and all that is asked for, is signed here.
     pub fn register(&mut self, sandbox: &SandboxLabel, purpose: &str, wishes: Vec<Wish>) -> Result<Registered, ClientError> {
+        self.register_while(sandbox, purpose, wishes, &|| true)
+    }
+
+    /// As [`Self::register`], for as long as it is wanted. Where it is not any more, this connection is over.
+    pub fn register_while(
+        &mut self,
+        sandbox: &SandboxLabel,
+        purpose: &str,
+        wishes: Vec<Wish>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Registered, ClientError> {
         let mut purpose = purpose.to_owned();
         purpose.truncate(purpose.floor_char_boundary(MAX_PURPOSE));
         let ticket = self.signer.ticket(sandbox, &purpose, &wishes, SystemTime::now());
         let ticket = ticket.map_err(|error| ClientError::Gone(error.to_string()))?;
-        self.present(sandbox, &purpose, ticket, wishes)
+        self.present(sandbox, &purpose, ticket, wishes, is_wanted)
     }
 
-    /// As [`Self::register`], with a ticket that was signed elsewhere.
-    pub fn present(&mut self, sandbox: &SandboxLabel, purpose: &str, ticket: Ticket, wishes: Vec<Wish>) -> Result<Registered, ClientError> {
+    /// As [`Self::register_while`], with a ticket that was signed elsewhere.
+    pub fn present(
+        &mut self,
+        sandbox: &SandboxLabel,
+        purpose: &str,
+        ticket: Ticket,
+        wishes: Vec<Wish>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Registered, ClientError> {
         let bindings: Vec<_> = wishes.iter().map(|wish| wish.binding.clone()).collect();
-        match self.ask(|id| Ask::Register { id, sandbox: sandbox.clone(), purpose: purpose.to_owned(), ticket, wishes })? {
+        let asked = self.say(|id| Ask::Register { id, sandbox: sandbox.clone(), purpose: purpose.to_owned(), ticket, wishes })?;
+        self.await_word(is_wanted)?;
+        match self.hear(asked)? {
             Reply::Registered { pass, placeholders, .. } if placeholders.len() == bindings.len() => {
                 let placeholders = placeholders.into_iter().map(|(text, fact)| (Placeholder::from_wire(text), fact));
                 let bound =
@@ -178,6 +200,24 @@ impl Owner {
 
     fn ask(&mut self, question: impl FnOnce(u32) -> Ask) -> Result<Reply, ClientError> {
         let asked = self.say(question)?;
+        self.hear(asked)
+    }
+
+    /// Waits until there is something to hear, for as long as it is wanted.
+    fn await_word(&self, is_wanted: &dyn Fn() -> bool) -> Result<(), ClientError> {
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        while poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&look)) == Ok(0) {
+            if !is_wanted() {
+                // The other end sees it; a broker of this call alone does not wait for its provider either.
+                let _ = self.stream.shutdown(std::net::Shutdown::Both);
+                return Err(ClientError::Unwanted);
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to a question.
+    fn hear(&mut self, asked: u32) -> Result<Reply, ClientError> {
         loop {
             let body = frame::read(&mut self.stream)?.ok_or_else(|| ClientError::Gone("it closed the connection".to_owned()))?;
             let reply = Reply::decode(&body)?;

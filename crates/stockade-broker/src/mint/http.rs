@@ -19,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
+use crate::gone::Wait;
+
 /// How long one exchange may take in all.
 const MAX_TIME: Duration = Duration::from_secs(15);
 /// The longest answer.
@@ -66,6 +68,8 @@ pub(crate) enum HttpError {
     Http { host: String, why: String },
     #[error("`{0}` did not answer within 15 seconds")]
     Slow(String),
+    #[error("nobody waits for it any more")]
+    Unwanted,
     #[error("`{0}` answers with more than 1 MiB")]
     Long(String),
     #[error("`{host}` answers {status}, a redirect, which is not followed")]
@@ -189,7 +193,10 @@ pub(crate) fn send(request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answ
         .map_err(|error| HttpError::Connect { host: target.host.clone(), why: error.to_string() })?;
     runtime.block_on(async {
         let exchange = Box::pin(exchange(request, &target, ca_file));
-        tokio::time::timeout(MAX_TIME, exchange).await.unwrap_or_else(|_| Err(HttpError::Slow(target.host.clone())))
+        tokio::select! {
+            answer = tokio::time::timeout(MAX_TIME, exchange) => answer.unwrap_or_else(|_| Err(HttpError::Slow(target.host.clone()))),
+            () = Wait::begin().end() => Err(HttpError::Unwanted),
+        }
     })
 }
 

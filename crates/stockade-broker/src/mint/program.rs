@@ -22,6 +22,7 @@ pub(crate) fn value_of(step: &str, argv: &[String], asking: &Asking<'_>, hints: 
             CommandError::Start { .. }
             | CommandError::Read { .. }
             | CommandError::Slow(_)
+            | CommandError::Unwanted(_)
             | CommandError::Loud(_)
             | CommandError::Failed { .. } => hints.failed.clone(),
         };

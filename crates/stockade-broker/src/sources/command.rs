@@ -17,6 +17,7 @@ use stockade_core::escape::escape;
 use zeroize::Zeroizing;
 
 use super::Surroundings;
+use crate::gone::Wait;
 
 /// How long a program may take: time for a person to touch a hardware key.
 const MAX_TIME: Duration = Duration::from_secs(30);
@@ -36,6 +37,8 @@ pub(crate) enum CommandError {
     Read { program: String, source: std::io::Error },
     #[error("`{0}` did not end within 30 seconds and was killed")]
     Slow(String),
+    #[error("nobody waits for `{0}` any more, and it was killed")]
+    Unwanted(String),
     #[error("`{0}` printed more than 64 KiB and was killed")]
     Loud(String),
     #[error("`{program}` ended with {how}")]
@@ -92,6 +95,7 @@ impl Running {
         let Some(mut stdout) = self.child.stdout.take() else { return Ok(printed) };
         rustix::io::ioctl_fionbio(&stdout, true).map_err(|errno| failed(errno.into()))?;
         let mut piece = Zeroizing::new([0; 4096]);
+        let wait = Wait::begin();
         loop {
             // Looked at before the read: what it wrote before its end is then in the pipe.
             let ended = self.child.try_wait().map_err(failed)?.is_some();
@@ -109,19 +113,23 @@ impl Running {
             if printed.len() > MAX_OUTPUT {
                 return Err(CommandError::Loud(shown.to_owned()));
             }
-            if Instant::now() > end {
-                return Err(CommandError::Slow(shown.to_owned()));
-            }
+            over(wait, end, shown)?;
         }
         // It closed its output; it may still be busy.
         while self.child.try_wait().map_err(failed)?.is_none() {
-            if Instant::now() > end {
-                return Err(CommandError::Slow(shown.to_owned()));
-            }
+            over(wait, end, shown)?;
             std::thread::sleep(LOOK);
         }
         Ok(printed)
     }
+}
+
+/// Whether its time is over.
+fn over(wait: Wait, end: Instant, shown: &str) -> Result<(), CommandError> {
+    if wait.is_over() {
+        return Err(CommandError::Unwanted(shown.to_owned()));
+    }
+    if Instant::now() > end { Err(CommandError::Slow(shown.to_owned())) } else { Ok(()) }
 }
 
 impl Drop for Running {

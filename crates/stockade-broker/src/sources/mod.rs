@@ -174,6 +174,14 @@ pub enum SourceError {
         #[source]
         source: MintError,
     },
+    /// It would be asked for with itself.
+    #[error("the secret `{name}` cannot be had: it is needed to ask for itself ({way})")]
+    Circle {
+        /// Which secret.
+        name: SecretName,
+        /// From it back to where that began.
+        way: String,
+    },
     /// It is over.
     #[error("the value of the secret `{0}` is past its end already")]
     Expired(SecretName),
@@ -192,6 +200,7 @@ impl SourceError {
             Self::Mint { name, source, .. } => {
                 Some(source.hint.clone().unwrap_or_else(|| format!("see what `secrets.{name}` says: stockade config get secrets")))
             }
+            Self::Circle { name, .. } => Some(format!("see which secret `secrets.{name}` names: stockade config get secrets")),
             Self::File { .. } | Self::Expired(_) => None,
         }
     }

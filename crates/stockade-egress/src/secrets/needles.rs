@@ -3,9 +3,10 @@
 //! Equal lengths keep every framing as it was. The plain form becomes the placeholder, so that what a program sent is what it reads
 //! back; the others become the same form of the placeholder as far as that fits.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use stockade_core::redact::finder;
 use zeroize::Zeroizing;
 
 /// Fills what a placeholder is too short for.
@@ -46,8 +47,7 @@ impl Needles {
             }
         }
         let longest = found.iter().map(|form| form.text.len()).max()?;
-        let finder =
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(found.iter().map(|form| form.text.as_slice())).ok()?;
+        let finder = finder(&found.iter().map(|form| form.text.as_slice()).collect::<Vec<_>>()).ok()?;
         let mut first = [false; 256];
         for byte in found.iter().filter_map(|form| form.text.first()) {
             if let Some(entry) = first.get_mut(usize::from(*byte)) {

@@ -348,6 +348,17 @@ impl Provider {
         }
     }
 
+    /// Every secret without which it cannot be asked, refresh tokens among them.
+    pub fn needs(&self) -> Vec<&SecretName> {
+        let renewed = match self {
+            Self::Oauth(Oauth { grant: OauthGrant::RefreshToken { refresh_token } | OauthGrant::Device { refresh_token, .. }, .. }) => {
+                Some(refresh_token)
+            }
+            _ => None,
+        };
+        self.asked_with().into_iter().chain(renewed).collect()
+    }
+
     /// Reads an entry that has nothing but a provider's own fields.
     pub(super) fn read(entry: serde_json::Value) -> Result<Self, String> {
         let text = entry.to_string();

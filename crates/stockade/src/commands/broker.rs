@@ -14,7 +14,7 @@ use stockade_broker::broker::Broker;
 use stockade_broker::server::Made;
 use stockade_broker::sources::Surroundings;
 use stockade_broker::store::Store;
-use stockade_broker::{hygiene, peer, server};
+use stockade_broker::{gone, hygiene, peer, server};
 use stockade_store::settings::Settings;
 
 use crate::Context;
@@ -49,6 +49,8 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
         None => drop(server::serve(&for_egress, egress, Made::ForEgress)),
     };
     std::thread::Builder::new().name("egress".to_owned()).spawn(serve_egress).map_err(|error| Failure::from_error(STEP, &error))?;
+    let watched = owner.try_clone().and_then(gone::watch);
+    watched.map_err(|error| Failure::from_error(STEP, &error))?;
     server::serve(&broker, owner, Made::ForOwner).map_err(|error| Failure::from_error(STEP, &error))?;
     Ok(ExitCode::SUCCESS)
 }

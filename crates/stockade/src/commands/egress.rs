@@ -193,7 +193,9 @@ impl Secrets for FromBroker {
             let value = self.lookup.value(&SandboxLabel::from(sandbox), &name).await.map_err(|error| match error {
                 // Of a budget there are only numbers in the settings, which whoever is refused may know.
                 ClientError::Refused { why: Refusal::UsedUp, message, .. } => message,
-                ClientError::Refused { .. } | ClientError::Gone(_) | ClientError::Unfit | ClientError::Version => unknown(),
+                ClientError::Refused { .. } | ClientError::Gone(_) | ClientError::Unwanted | ClientError::Unfit | ClientError::Version => {
+                    unknown()
+                }
             })?;
             SecretValue::new(value.expose().to_vec()).map_err(|error| error.to_string())
         })

@@ -167,10 +167,10 @@ impl<'a> Outlet<'a> {
         Closed { rows: record.read().unwrap_or_default(), missing }
     }
 
-    fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
+    fn stand(&self, id: &SandboxId, directory: &Path, is_wanted: &dyn Fn() -> bool) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
         self.check_ssh(&settings)?;
-        let registration = self.register(id, Which::All)?;
+        let registration = self.register(id, Which::All, is_wanted)?;
         let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
         let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
         let places = self.context.places()?;
@@ -257,7 +257,7 @@ impl<'a> Outlet<'a> {
     }
 
     /// Starts a broker where there are secrets, and gives it those.
-    fn register(&self, id: &SandboxId, which: Which) -> Result<Option<Registration>, Failure> {
+    fn register(&self, id: &SandboxId, which: Which, is_wanted: &dyn Fn() -> bool) -> Result<Option<Registration>, Failure> {
         let settings = self.secret_settings()?;
         let is_minted =
             |name: &SecretName| settings.iter().any(|setting| setting.name == *name && matches!(setting.source, SecretSource::Provider(_)));
@@ -315,7 +315,8 @@ impl<'a> Outlet<'a> {
         };
         let label = SandboxLabel::from(id);
         let purpose = if self.reach.purpose.is_empty() { USUAL } else { self.reach.purpose.as_str() };
-        let registered = owner.register(&label, purpose, wishes).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
+        let registered =
+            owner.register_while(&label, purpose, wishes, is_wanted).map_err(|error| unfit.unwrap_or_else(|| failed(&error)))?;
         let Registered { bound, pass } = registered;
         for note in bound.iter().filter_map(|bound| bound.fact.note.as_ref()) {
             self.context.printer.warning(note.clone());
@@ -397,9 +398,9 @@ pub(crate) fn roots(context: &Context) -> Vec<PathBuf> {
 }
 
 impl Gate for Outlet<'_> {
-    fn open(&self, id: &SandboxId, directory: &Path) -> Result<Opened, GateError> {
+    fn open(&self, id: &SandboxId, directory: &Path, is_wanted: &dyn Fn() -> bool) -> Result<Opened, GateError> {
         let told = |failure: Failure| GateError { step: failure.step, message: failure.message, hint: failure.hint };
-        self.stand(id, directory).map_err(told)
+        self.stand(id, directory, is_wanted).map_err(told)
     }
 }
 
@@ -416,7 +417,7 @@ impl Redact for Outlet<'_> {
             let random = stockade_sandbox::state::random_u32().map_err(|errno| LedgerError::Redaction(errno.to_string()))?;
             let id = SandboxId::from_parts(0, random);
             // What a provider would mint was not minted, so it is nowhere.
-            self.register(&id, Which::Known).map_err(failed)?;
+            self.register(&id, Which::Known, &|| true).map_err(failed)?;
         }
         match &mut *lock(&self.keeper) {
             Some(keeper) => keeper.pieces(pieces, counts),

@@ -18,7 +18,7 @@ use stockade_broker::client::{Lookup, Owner};
 use stockade_broker::{SecretName, SecretValue};
 
 use crate::Outcome;
-use crate::wall::ground::{ended, eventually, finish, finish_with};
+use crate::wall::ground::{ended, eventually, finish, finish_with, processes, unique_seconds};
 use crate::wall::terminal::stockade_on_terminal;
 use crate::wall::{Ground, as_both};
 
@@ -185,6 +185,34 @@ fn while_a_value_is_read_nobody_can_look() {
         drop(stdin);
         let outcome = ended(child);
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), "stockade: kept `TOKEN`\n"));
+    });
+}
+
+#[test]
+fn whoever_ends_a_run_that_waits_for_a_secret_ends_its_broker_and_program_too() {
+    as_both(|ground| {
+        for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+            let seconds = unique_seconds();
+            let settings = format!(r#"{{"secrets": {{"SLOW": {{"source": "command", "command": ["sleep", "{seconds}"]}}}}}}"#);
+            ground.plant(&ground.home.join(".config/stockade/settings.json"), &settings, 0o600);
+            let mut command = ground.stockade(["run", "--secret", "SLOW@127.0.0.1:9", "--", "touch", "it-ran"]);
+            let run = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+            eventually("it is asked for", || !processes(&seconds).is_empty());
+            let asked = std::fs::read_to_string(format!("/proc/{}/stat", processes(&seconds)[0])).expect("its state");
+            let broker = asked.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)).expect("its parent").to_owned();
+            let begun = std::time::Instant::now();
+            rustix::process::kill_process(rustix::process::Pid::from_child(&run), signal).expect("sent");
+            let outcome = ended(run);
+            if signal == rustix::process::Signal::KILL {
+                assert_eq!(outcome.code, None);
+            } else {
+                assert!(outcome.code == Some(125) && outcome.stderr.contains("secret: nobody waits for it any more"), "{outcome:?}");
+            }
+            eventually("nothing is left", || processes(&seconds).is_empty() && !Path::new("/proc").join(&broker).exists());
+            // By itself the program would have been ended after 30 seconds.
+            assert!(begun.elapsed().as_secs() < 20, "{signal:?}: {:?}", begun.elapsed());
+            assert!(!ground.work.join("it-ran").exists());
+        }
     });
 }
 

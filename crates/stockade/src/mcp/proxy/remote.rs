@@ -97,7 +97,7 @@ pub(super) fn run(args: &ProxyArgs, url: &str, context: &Context) -> Result<Exit
         draft.credentials = credentials_of(&assembled.reach, &outlet.facts());
     });
     // Opened first, so that who takes secrets out of receipts is who puts them into requests. Nothing goes that way before the intent is written.
-    let opened = outlet.open(&owned.id, &owned.directory).map_err(|error| explain(&JobError::Gate(error)));
+    let opened = outlet.open(&owned.id, &owned.directory, &|| true).map_err(|error| explain(&JobError::Gate(error)));
     let opened = opened.and_then(|opened| deed.begin().map(|()| opened));
     let served = opened.and_then(|opened| serve(&place, &session, opened, &owned, &assembled));
     let traffic = outlet.close();
