@@ -15,8 +15,9 @@ pub fn keep_to_ourselves() -> Result<(), Errno> {
     rustix::process::setrlimit(rustix::process::Resource::Core, none)
 }
 
-/// Keeps this process's memory from swap: all of it and all to come, where the limit on that is none; else what is there now, where it fits.
-/// A machine that lets it do neither has its values in ordinary memory, as its person's other programs have.
+/// Keeps this process's memory from swap: all of it and all to come, where the limit on that is none; else what is there now, where it fits, which
+/// with the usual 8 MiB it does not: the program itself is longer. A machine that lets it do neither has its values in ordinary memory, as its
+/// person's other programs have.
 pub fn keep_in_memory() {
     #[cfg(target_os = "linux")]
     {

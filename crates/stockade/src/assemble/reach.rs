@@ -14,7 +14,28 @@ use stockade_store::settings::{SecretSetting, Settings};
 
 use super::Additions;
 use crate::cli::{EnvFlag, SandboxFlags};
+use crate::egress::variables;
 use crate::failure::Failure;
+
+/// Variables that say how programs run, beside those of the loader and of the way out.
+const STEERING: [&str; 16] = [
+    "BASH_ENV",
+    "ENV",
+    "GIT_SSH_COMMAND",
+    "HOME",
+    "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PWD",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "RUBYOPT",
+    "SHELL",
+    "TMPDIR",
+];
 
 /// Puts it together.
 pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Settings, backend: BackendKind) -> Result<Reach, Failure> {
@@ -60,6 +81,11 @@ pub(super) fn of(flags: &SandboxFlags, additions: &Additions, settings: &Setting
         let setting = sources.iter().find(|setting| setting.name == *name);
         setting.map_or_else(|| vec![Delivery::Variable], SecretSetting::deliveries)
     };
+    for binding in &flags.secrets {
+        if deliveries(binding.name()).contains(&Delivery::Variable) {
+            refuse_steering(binding.name())?;
+        }
+    }
     let secrets = flags.secrets.iter().map(|binding| SecretUse {
         name: binding.name().clone(),
         hosts: binding.hosts().to_vec(),
@@ -92,6 +118,15 @@ fn refuse_plain_variable(flags: &SandboxFlags, name: &SecretName, sources: &[Sec
                 .with_hint(format!("leave out --env {given}: inside, `{name}` holds a placeholder")))
         }
     }
+}
+
+/// A placeholder in a variable that says how programs run would break them.
+fn refuse_steering(name: &SecretName) -> Result<(), Failure> {
+    if !STEERING.contains(&name.as_str()) && !name.as_str().starts_with("LD_") && !variables::is_of_way_out(name.as_str()) {
+        return Ok(());
+    }
+    let why = format!("`--secret {name}` would put a placeholder into the variable `{name}`, which says how programs run");
+    Err(Failure::new("arguments", why).with_hint("keep the secret under another name: stockade secret set NAME"))
 }
 
 fn no_wall() -> Failure {

@@ -32,6 +32,11 @@ pub(crate) fn proxy_port(taken: &[u16]) -> u16 {
     PROXY_PORTS.into_iter().find(|port| !taken.contains(port)).unwrap_or(*PROXY_PORTS.start())
 }
 
+/// Whether a variable leads to the way out.
+pub(crate) fn is_of_way_out(name: &str) -> bool {
+    TRUST.contains(&name) || PROXY.contains(&name) || NO_PROXY.contains(&name)
+}
+
 /// The variables, but for those in `given`.
 pub(crate) fn of_way_out(proxy_port: u16, given: &[String]) -> Vec<(String, OsString)> {
     let proxy = format!("http://127.0.0.1:{proxy_port}");

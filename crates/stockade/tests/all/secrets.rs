@@ -189,6 +189,25 @@ fn while_a_value_is_read_nobody_can_look() {
 }
 
 #[test]
+fn no_secret_takes_the_place_of_a_variable_that_says_how_programs_run() {
+    as_both(|ground| {
+        for (name, is_refused) in [
+            ("LD_PRELOAD", true),
+            ("PATH", true),
+            ("HTTPS_PROXY", true),
+            ("NODE_EXTRA_CA_CERTS", true),
+            ("GITHUB_TOKEN", false),
+            ("NPM_TOKEN", false),
+        ] {
+            let outcome = ground.run(&["--secret", &format!("{name}@example.com")], &["true"]);
+            let is_told = outcome.stderr.contains("which says how programs run");
+            // Nobody has a value for the others.
+            assert!(outcome.code == Some(125) && is_told == is_refused, "{name}: {outcome:?}");
+        }
+    });
+}
+
+#[test]
 fn whoever_ends_a_run_that_waits_for_a_secret_ends_its_broker_and_program_too() {
     as_both(|ground| {
         for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::KILL] {
