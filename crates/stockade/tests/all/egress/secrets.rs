@@ -83,7 +83,8 @@ fn a_placeholder_on_its_way_elsewhere_is_stopped() {
             format!("curl -sS -H \"X-Key: $TOKEN\" https://other.test:{}/hello; curl -sS https://other.test:{0}/hello", world.secure);
         let value = world.inside_json(&words(&flags), &script);
         let stdout = value["stdout"].as_str().unwrap_or_default();
-        assert!(stdout.contains("the secret `TOKEN` is not for `other.test`") && stdout.ends_with("hello from outside\n"), "{value}");
+        let told = format!("the secret `TOKEN` is not for `other.test:{}`", world.secure);
+        assert!(stdout.contains(&told) && stdout.ends_with("hello from outside\n"), "{value}");
         assert_eq!((&value["network"][0]["rule"], &value["network"][0]["secret"]), (&"secret-host".into(), &"TOKEN".into()), "{value}");
         assert_eq!(world.seen().len(), 1, "the one without it arrived");
     });
