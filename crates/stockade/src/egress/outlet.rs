@@ -178,6 +178,7 @@ impl<'a> Outlet<'a> {
     fn stand(&self, id: &SandboxId, directory: &Path) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
         self.check_ssh(&settings)?;
+        self.mention_wide();
         let registration = self.register(id, Which::All)?;
         let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
         let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
@@ -262,6 +263,16 @@ impl<'a> Outlet<'a> {
             checked.map_err(|why| Failure::new("secret", format!("`{}` cannot be used for git over SSH: {why}", secret.name)))?;
         }
         Ok(())
+    }
+
+    /// Whoever lets a secret go to everything below `com` has hardly meant it.
+    fn mention_wide(&self) {
+        for secret in &self.reach.secrets {
+            for host in secret.hosts.iter().filter(|host| host.is_below_one_label()) {
+                let name = &secret.name;
+                self.context.printer.warning(format!("the secret `{name}` may go to whatever `{host}` means: hosts of very many owners"));
+            }
+        }
     }
 
     /// Starts a broker where there are secrets, and gives it those.
