@@ -13,6 +13,8 @@ use crate::escape::escape;
 const MAX_HOST: usize = 253;
 /// The longest label of a DNS name.
 const MAX_LABEL: usize = 63;
+/// What is wrong with `user:password@host`.
+const USER: &str = "write the host without a user's name before it";
 /// What a pattern without a port means.
 const WEB_PORTS: [u16; 2] = [80, 443];
 
@@ -52,6 +54,9 @@ impl HostPattern {
         if text.contains('/') {
             return Err(bad("write the host alone, without scheme or path"));
         }
+        if text.contains('@') {
+            return Err(bad(USER));
+        }
         let (host, port) = split_port(text).ok_or_else(|| bad("the port must be a number from 1 to 65535"))?;
         let below = host.strip_prefix("*.");
         let name = to_wire_form(below.unwrap_or(host)).ok_or_else(|| bad("it is no international name"))?;
@@ -89,6 +94,11 @@ impl HostPattern {
             (Host::Below(above), HostName::Name(name)) => is_below(name, above),
             (Host::Address(_), HostName::Name(_)) | (Host::Exact(_) | Host::Below(_), HostName::Address(_)) => false,
         }
+    }
+
+    /// Whether it is everything below one label, as in `*.com`: hosts of very many owners, unless the label is a network's own.
+    pub fn is_below_one_label(&self) -> bool {
+        matches!(&self.host, Host::Below(name) if !name.contains('.'))
     }
 
     /// The address, where the pattern is one: a grant by address.
@@ -180,6 +190,10 @@ impl HostName {
 
     /// Checks `host` or `host:port`; the port is given for where it is not written.
     pub fn parse_authority(text: &str, default_port: u16) -> Result<(Self, u16), BadHost> {
+        if let Some((_, host)) = text.rsplit_once('@') {
+            // What stands before it may be a password, and is not repeated.
+            return Err(BadHost { text: format!("…@{}", escape(host.get(..64).unwrap_or(host))), why: USER });
+        }
         let bad = || BadHost { text: escape(text.get(..64).unwrap_or(text)), why: "the port must be a number from 1 to 65535" };
         let (host, port) = split_port(text).ok_or_else(bad)?;
         Ok((Self::parse(host)?, port.unwrap_or(default_port)))
@@ -402,6 +416,14 @@ mod tests {
         assert_eq!(HostName::parse_authority("A.example:8443", 443), Ok((HostName::Name("a.example".into()), 8443)));
         assert!(HostName::parse_authority("a.example:0", 443).is_err());
         assert!(HostName::parse_authority("a.example:80:80", 443).is_err());
+        for text in ["u:p@127.0.0.1", "u:p@127.0.0.1:7100", "u@a.example"] {
+            let told = HostName::parse_authority(text, 443).unwrap_err().to_string();
+            assert!(told.starts_with("`…@") && told.ends_with("without a user's name before it"), "{told}");
+            assert!(HostPattern::parse(text).unwrap_err().to_string().ends_with("without a user's name before it"));
+        }
+        for (text, wide) in [("*.com", true), ("*.com:8443", true), ("*.example.com", false), ("com", false), ("127.0.0.1", false)] {
+            assert_eq!(HostPattern::parse(text).unwrap().is_below_one_label(), wide, "{text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Known secret values are taken out of text and bytes, in whatever common encoding they appear.
 //!
-//! Plain, base64 (both alphabets, at each of the three places a value can begin in a group), percent-encoded and hexadecimal. What stands in its
-//! place says that something was taken out: `[redacted:NAME]`. A value cut into pieces, compressed or encrypted is not found; values are found
-//! within one string, not across two.
+//! Plain, base64 (both alphabets, at each of the three places a value can begin in a group), percent-encoded, hexadecimal and with every character
+//! as `\uXXXX`. What stands in its place says that something was taken out: `[redacted:NAME]`. A value cut into pieces, compressed or encrypted is
+//! not found; values are found within one string, not across two.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,9 @@ pub const MIN_SECRET: usize = 8;
 /// Forms that are longer than this together are looked for with a machine that is slower to run, and is made in time that grows with their length
 /// alone: the faster one takes its square where a value repeats itself.
 const MOST_FOR_SPEED: usize = 8 << 10;
+/// Longer values are not looked for with every character as `\uXXXX`: no form is longer than three times the longest value, and whoever sends what is
+/// looked through in pieces counts on that.
+const MOST_FOR_UNITS: usize = 8 << 10;
 const UNPADDED: GeneralPurposeConfig = GeneralPurposeConfig::new().with_encode_padding(false);
 
 /// A secret that was taken out of something.
@@ -168,6 +171,8 @@ fn forms(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
     }
     for case in [Case::Upper, Case::Lower] {
         forms.push(value.iter().flat_map(|byte| hex(*byte, case)).collect());
+        let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= MOST_FOR_UNITS);
+        forms.extend(text.map(|text| code_units(text, case)));
         forms.push(percent(value, case, Reserved::Encoded));
         forms.push(percent(value, case, Reserved::Every));
         forms.push(percent(value, case, Reserved::Kept));
@@ -222,6 +227,15 @@ fn percent(value: &[u8], case: Case, reserved: Reserved) -> Vec<u8> {
     out
 }
 
+/// As in a JSON string whose writer escapes every character.
+fn code_units(text: &str, case: Case) -> Vec<u8> {
+    let escaped = |unit: u16| {
+        let [high, low] = unit.to_be_bytes().map(|byte| hex(byte, case));
+        [*b"\\u", high, low].concat()
+    };
+    text.encode_utf16().flat_map(escaped).collect()
+}
+
 fn hex(byte: u8, case: Case) -> [u8; 2] {
     let digit = |value: u8| match (value, case) {
         (0..10, _) => b'0' + value,
@@ -257,6 +271,10 @@ mod tests {
             assert_eq!(of(&format!("before {text} after")), "before [redacted:TOKEN] after", "{text}");
         }
         assert_eq!(of("?t=s3cr3t%2Fvalue%2Bwith%3Dsigns%26more&x"), "?t=[redacted:TOKEN]&x");
+        let redactor = Redactor::new([("TOKEN", "l\u{f6}sung-\u{1f600}".as_bytes())]).unwrap();
+        for text in [r"\u006c\u00f6\u0073\u0075\u006e\u0067\u002d\ud83d\ude00", r"\u006C\u00F6\u0073\u0075\u006E\u0067\u002D\uD83D\uDE00"] {
+            assert_eq!(redactor.text(text, &mut Counts::default()).as_deref(), Some("[redacted:TOKEN]"));
+        }
         assert_eq!(of("nothing here"), "nothing here");
     }
 
@@ -300,6 +318,7 @@ mod tests {
     fn long_values_that_repeat_themselves_are_found_too() {
         for value in ["b".repeat(16 << 10), "ab".repeat(8 << 10)] {
             let redactor = Redactor::new([("LONG", value.as_bytes())]).unwrap();
+            assert!(redactor.longest <= 3 * value.len());
             for text in [value.clone(), general_purpose::STANDARD.encode(&value)] {
                 let mut counts = Counts::default();
                 let found = redactor.text(&format!("before {text} after"), &mut counts).unwrap();

@@ -13,6 +13,9 @@ use crate::meter::Usage;
 use crate::refusal::Refusal;
 use crate::sandbox::Sandbox;
 
+/// How much of a host that is none is shown.
+const MAX_SHOWN_HOST: usize = 64;
+
 /// One record.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -79,7 +82,7 @@ impl Record {
     }
 
     pub(crate) fn use_secret(&self, name: &Arc<str>) {
-        self.change(|event| event.secrets.push(Arc::clone(name)));
+        self.change(|event| note_secret(event, name));
     }
 
     pub(crate) fn status(&self, status: ::http::StatusCode) {
@@ -95,7 +98,9 @@ impl Record {
             }
             event.reason = Some(stockade_core::escape::escape(&refusal.to_string()));
             event.change = refusal.change();
-            event.secrets.extend(refusal.secret().cloned());
+            if let Some(name) = refusal.secret() {
+                note_secret(event, name);
+            }
         });
     }
 
@@ -120,6 +125,19 @@ impl Record {
 
     fn change(&self, change: impl FnOnce(&mut Event)) {
         change(&mut self.event.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What was named as a host, for an event. What stands before an `@` may be a password.
+pub(crate) fn shown_host(text: &str) -> String {
+    let host = text.rsplit('@').next().unwrap_or_default();
+    stockade_core::escape::escape(host.get(..MAX_SHOWN_HOST).unwrap_or(host))
+}
+
+/// Each is named once, also where what it was used for is refused afterwards.
+fn note_secret(event: &mut Event, name: &Arc<str>) {
+    if !event.secrets.contains(name) {
+        event.secrets.push(Arc::clone(name));
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stockade_core::escape::escape;
 use stockade_core::host::{HostName, HostPattern};
@@ -13,6 +14,8 @@ use crate::address::AddressClass;
 use crate::agent::policy::Unfit;
 use crate::http::head::Shape;
 
+/// Where servers of SSH listen.
+const SSH_PORT: u16 = 22;
 /// The check that keeps a secret to its hosts.
 pub(crate) const SECRET_HOST: &str = "secret-host";
 /// The checks of the agent, and the rule that lets a login through.
@@ -86,12 +89,14 @@ pub enum Refusal {
         what: String,
     },
     /// A placeholder was on its way to a host that its secret is not for.
-    #[error("the secret `{name}` is not for `{host}`")]
+    #[error("the secret `{name}` is not for `{}`", HostPattern::exactly(host, *port))]
     SecretElsewhere {
         /// The secret's name.
         name: Arc<str>,
         /// The host.
         host: HostName,
+        /// The port.
+        port: u16,
     },
     /// A secret would travel where everybody can read it.
     #[error("the secret `{name}` does not go to `{host}` over plain HTTP")]
@@ -166,6 +171,32 @@ pub enum Refusal {
         /// The port.
         port: u16,
     },
+    /// Git over SSH to a host that nothing names.
+    #[error("`{host}:{port}` is not an allowed host")]
+    SshHost {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+    },
+    /// SSH as it is, where no key of the agent is for the host: it could be asked for anything, unseen.
+    #[error("SSH does not go to `{host}:{port}` as it is: git does, with a secret whose `delivery` is `ssh`")]
+    PlainSsh {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+    },
+    /// A client that waits for the server to speak first.
+    #[error("nothing was said to `{host}:{port}` for {} seconds: only HTTP and TLS may go there, and their clients speak first", waited.as_secs())]
+    Silent {
+        /// The host.
+        host: HostName,
+        /// The port.
+        port: u16,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// A TLS client hello that cannot be read, or names nobody.
     #[error("the TLS handshake {0}")]
     Hello(&'static str),
@@ -202,7 +233,7 @@ impl Refusal {
     /// The name of the rule or check that refused.
     pub fn rule(&self) -> String {
         match self {
-            Self::Host { .. } | Self::NoName { .. } => "allow-host",
+            Self::Host { .. } | Self::SshHost { .. } | Self::NoName { .. } => "allow-host",
             Self::Method { rule, .. } | Self::Path { rule, .. } | Self::Policy { rule, .. } => rule,
             Self::BadHost(_) => "host-form",
             Self::Address { .. } => "address-class",
@@ -218,7 +249,7 @@ impl Refusal {
             Self::Desk(_) => "desk",
             Self::SshAgent { .. } => SSH_AGENT,
             Self::Ssh { rule, .. } => rule,
-            Self::Protocol { .. } => "protocol",
+            Self::Protocol { .. } | Self::PlainSsh { .. } | Self::Silent { .. } => "protocol",
             Self::Hello(_) => "tls-hello",
             Self::Unsupported(_) => "proxy",
             Self::Encoding(_) => "scrub",
@@ -231,11 +262,15 @@ impl Refusal {
     /// The narrowest change that would allow it, as a flag, where one does.
     pub fn change(&self) -> Option<String> {
         match self {
+            // To have the port of SSH allowed would lead nowhere: a key is what lets git through.
+            Self::Host { host, port: port @ SSH_PORT } | Self::SshHost { host, port } | Self::PlainSsh { host, port } => {
+                Some(format!("--secret NAME@{}", HostPattern::exactly(host, *port)))
+            }
             Self::Host { host, port } => Some(format!("--allow-host {}", HostPattern::exactly(host, *port))),
             Self::Address { address, port, .. } => {
                 Some(format!("--allow-host {}", HostPattern::exactly(&HostName::Address(*address), *port)))
             }
-            Self::SecretElsewhere { name, host } => Some(format!("--secret {name}@{host}")),
+            Self::SecretElsewhere { name, host, port } => Some(format!("--secret {name}@{}", HostPattern::exactly(host, *port))),
             _ => None,
         }
     }
@@ -299,6 +334,17 @@ mod tests {
             "stockade refused this request: `api.example.com:443` is not an allowed host\nrule: allow-host\nto allow it: --allow-host api.example.com\n"
         );
         assert_eq!(Refusal::Host { host: host.clone(), port: 8443 }.change().unwrap(), "--allow-host api.example.com:8443");
+        let secret = |port| Refusal::SecretElsewhere { name: "TOKEN".into(), host: host.clone(), port };
+        assert_eq!(secret(443).page().lines().last(), Some("to allow it: --secret TOKEN@api.example.com"));
+        assert_eq!(secret(7101).change().unwrap(), "--secret TOKEN@api.example.com:7101");
+        assert_eq!(secret(7101).to_string(), "the secret `TOKEN` is not for `api.example.com:7101`");
+        for (refusal, flag) in [
+            (Refusal::Host { host: host.clone(), port: 22 }, "--secret NAME@api.example.com:22"),
+            (Refusal::SshHost { host: host.clone(), port: 2222 }, "--secret NAME@api.example.com:2222"),
+            (Refusal::PlainSsh { host: host.clone(), port: 2222 }, "--secret NAME@api.example.com:2222"),
+        ] {
+            assert_eq!(refusal.change().as_deref(), Some(flag));
+        }
         let address = Refusal::Address { host, address: "10.0.0.1".parse().unwrap(), port: 8080, class: AddressClass::Private };
         assert_eq!(address.change().unwrap(), "--allow-host 10.0.0.1:8080");
     }

@@ -10,10 +10,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::BodyError;
+use crate::http::pool::Destination;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::sandbox::Sandbox;
-use crate::secrets::binding::Counted;
 use crate::secrets::substitute::{BodyReplacer, BodyWatch};
 
 /// What goes to the host.
@@ -43,10 +43,12 @@ pub(crate) struct Checks {
     pub(crate) record: Arc<Record>,
     /// Where the reason is left for whoever answers the request.
     pub(crate) stopped: Stopped,
-    pub(crate) host: stockade_core::host::HostName,
+    pub(crate) destination: Destination,
     pub(crate) watch: Option<BodyWatch>,
     /// Secrets that this request carries, as bits.
     pub(crate) carried: u64,
+    /// Bytes of the head, and of the body so far.
+    pub(crate) head: u64,
     pub(crate) seen: u64,
 }
 
@@ -71,6 +73,8 @@ impl Checks {
         self.carried |= used;
         for (_, bound) in self.sandbox.bound.iter().enumerate().filter(|(index, _)| fresh >> index & 1 == 1) {
             bound.spend(std::time::SystemTime::now())?;
+            // Found only now, so it is all of what came before as well.
+            bound.count_bytes(self.head.saturating_add(self.seen))?;
             self.record.use_secret(&bound.name);
         }
         Ok(())
@@ -88,11 +92,12 @@ impl Checks {
         if let Some(index) = self.watch.as_mut().and_then(|watch| watch.look(piece))
             && let Some(bound) = self.sandbox.bound.get(index)
         {
-            return Err(Refusal::SecretElsewhere { name: Arc::clone(&bound.name), host: self.host.clone() });
+            let Destination { host, port, .. } = self.destination.clone();
+            return Err(Refusal::SecretElsewhere { name: Arc::clone(&bound.name), host, port });
         }
         for (index, bound) in self.sandbox.bound.iter().enumerate() {
-            if self.carried >> index & 1 == 1 && bound.count_bytes(count) == Counted::Beyond {
-                return Err(Refusal::SecretSpent { name: Arc::clone(&bound.name), what: "has no bytes left for this sandbox" });
+            if self.carried >> index & 1 == 1 {
+                bound.count_bytes(count)?;
             }
         }
         self.record.add_sent(count);

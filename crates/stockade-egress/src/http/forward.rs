@@ -30,7 +30,7 @@ use crate::desk;
 use crate::egress::Shared;
 use crate::event::Subject;
 use crate::meter::Meter;
-use crate::record::Record;
+use crate::record::{Record, shown_host};
 use crate::refusal::Refusal;
 use crate::rules::judge::{Asked, Denied, Judge};
 use crate::rules::path::segments;
@@ -174,8 +174,7 @@ fn destination(leg: &Leg, request: &Request<Incoming>) -> Result<Destination, (R
         return Err(shape(Shape::HostTwice));
     }
     let parse = |text: &str, port: u16| {
-        HostName::parse_authority(text, port)
-            .map_err(|error| (Refusal::BadHost(error.to_string()), stockade_core::escape::escape(text.get(..64).unwrap_or(text))))
+        HostName::parse_authority(text, port).map_err(|error| (Refusal::BadHost(error.to_string()), shown_host(text)))
     };
     let destination = match &leg.target {
         LegTarget::Fixed(destination) => {
@@ -237,7 +236,8 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     let (verdict, rule) = sandbox.judge(host, *port, judged)?;
     record.allow(verdict, rule);
     sandbox.take_request()?;
-    sandbox.count_sent(head_size(request))?;
+    let head = head_size(request);
+    sandbox.count_sent(head)?;
     if *scheme == Scheme::Http && matches!(host, HostName::Name(_)) && headers::speaks_of_tools(request.method(), request.headers()) {
         return Err(Refusal::ToolsInTheOpen { host: host.clone() });
     }
@@ -258,7 +258,7 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let survey = substitute::survey(&sandbox.bound, request.headers(), target);
     if let Some(name) = first_name(sandbox, survey.present & !bound) {
-        return Err(Refusal::SecretElsewhere { name, host: host.clone() });
+        return Err(Refusal::SecretElsewhere { name, host: host.clone(), port: *port });
     }
     let signed = resign::recognise(&sandbox.bound, bound, request.headers(), request.uri())?;
     if let Some(secret) = signed.as_ref().filter(|_| is_upgrade).and_then(|signed| sandbox.bound.get(signed.index)) {
@@ -283,6 +283,7 @@ async fn approve(leg: &Leg, request: &mut Request<Incoming>, destination: Destin
     let now = SystemTime::now();
     for secret in bits(sandbox, carried) {
         secret.spend(now)?;
+        secret.count_bytes(head)?;
         record.use_secret(&secret.name);
     }
     let needles = if found.is_empty() { None } else { sandbox.needles(bound, &found) };
@@ -483,9 +484,10 @@ async fn prepare_body(
         sandbox: Arc::clone(sandbox),
         record: Arc::clone(record),
         stopped: stopped.clone(),
-        host: destination.host.clone(),
+        destination: destination.clone(),
         watch,
         carried,
+        head: head_size(request),
         seen: 0,
     };
     let looked_through = checks.watch.is_some() || replacer.is_some();
@@ -538,6 +540,7 @@ fn prepare_answer(
     let (mut parts, body) = answer.into_parts();
     record.status(parts.status);
     headers::remove_hop_by_hop(&mut parts.headers);
+    headers::remove_reason(&mut parts.extensions);
     let scrub = match needles {
         Some(needles) => {
             if headers::scrub(&mut parts.headers, &needles) > 0 {

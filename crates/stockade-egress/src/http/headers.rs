@@ -1,7 +1,8 @@
 //! Header fields that belong to one connection, and those that must change because secrets are at stake.
 
-use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use ::http::{Extensions, Method};
+use hyper::ext::ReasonPhrase;
 
 use crate::body::decode::DECODABLE;
 use crate::secrets::needles::Needles;
@@ -40,6 +41,11 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
+}
+
+/// Forgets the words after an answer's status, where it had any but the usual ones: nobody needs them, and a server could write a secret there.
+pub(crate) fn remove_reason(extensions: &mut Extensions) {
+    extensions.remove::<ReasonPhrase>();
 }
 
 /// Whether a request is one of the Model Context Protocol: it says so, or asks for what its transport must ask for. A server without the protocol

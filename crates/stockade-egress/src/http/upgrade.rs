@@ -44,6 +44,7 @@ pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: A
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let (mut parts, body) = answer.into_parts();
         headers::remove_hop_by_hop(&mut parts.headers);
+        headers::remove_reason(&mut parts.extensions);
         parts.version = Version::HTTP_11;
         let scrub = match needles {
             Some(needles) => Some(ScrubWith { decoder: super::forward::decoder(&mut parts.headers)?, needles }),
@@ -67,6 +68,7 @@ pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: A
         }
     });
     let (mut parts, _) = answer.into_parts();
+    headers::remove_reason(&mut parts.extensions);
     parts.version = Version::HTTP_11;
     Ok(Response::from_parts(parts, AnswerBody::Text(None)))
 }

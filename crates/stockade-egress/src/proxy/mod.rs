@@ -8,7 +8,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stockade_core::escape::escape;
 use stockade_core::host::HostName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -22,7 +21,7 @@ use crate::http::head::{self, Shape};
 use crate::http::serve;
 use crate::origin::Kind;
 use crate::peek::Peek;
-use crate::record::Record;
+use crate::record::{Record, shown_host};
 use crate::refusal::Refusal;
 use crate::rules::Mode;
 use crate::sandbox::Sandbox;
@@ -158,16 +157,15 @@ where
 
 /// Whom `CONNECT` names; a `Host` beside it must name the same.
 fn connect_target(head: &head::Head<'_>) -> Result<Asked, (Refusal, String)> {
-    let shown = |text: &str| escape(text.get(..64).unwrap_or(text));
-    let bad = |text: &str| (Refusal::BadHost(format!("`{}` is not a host with a port", shown(text))), shown(text));
+    let bad = |text: &str| (Refusal::BadHost(format!("`{}` is not a host with a port", shown_host(text))), shown_host(text));
     let (host, port) =
-        HostName::parse_authority(head.target, 0).map_err(|error| (Refusal::BadHost(error.to_string()), shown(head.target)))?;
+        HostName::parse_authority(head.target, 0).map_err(|error| (Refusal::BadHost(error.to_string()), shown_host(head.target)))?;
     if port == 0 {
         return Err(bad(head.target));
     }
     if !head.host.is_empty() {
         let (also, also_port) =
-            HostName::parse_authority(head.host, port).map_err(|_| (Refusal::Shape(Shape::HostDiffers), shown(head.host)))?;
+            HostName::parse_authority(head.host, port).map_err(|_| (Refusal::Shape(Shape::HostDiffers), shown_host(head.host)))?;
         if (&also, also_port) != (&host, port) {
             return Err((Refusal::Shape(Shape::HostDiffers), host.to_string()));
         }

@@ -5,9 +5,10 @@
 //!     │                                                  └▶ inspect: be the host, serve HTTP/1 or HTTP/2
 //!     ├─ HTTP ─▶ serve HTTP/1
 //!     ├─ SSH, where programs log in with a key of the agent ─▶ dial, relay
-//!     └─ else ─▶ refused
+//!     └─ else, or none for a while ─▶ refused
 //! ```
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,9 @@ use crate::rules::{HostRule, Tls};
 use crate::sandbox::Sandbox;
 use crate::tls::hello::{self, HANDSHAKE, Hello};
 
-/// How long a client may take for its first bytes, and for a handshake.
+/// How long a client may take for its first bytes. One that waits for the server to speak first waits in vain.
+const FIRST_BYTES: Duration = Duration::from_mins(1);
+/// How long it may take for a handshake.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a client of SSH begins with (RFC 4253, section 4.2).
 const SSH: &[u8] = b"SSH-2.0-";
@@ -61,20 +64,23 @@ where
         return pass(shared, sandbox, &host, port, judged, stream).await;
     }
     let refuse = |refusal: &Refusal| Record::new(&shared.events, sandbox, Subject::Connection, &host, port).refuse(refusal);
-    if let Some(secret) = sandbox.logs_in_at(&host, port) {
-        match stream.begins_with(SSH, PATIENCE).await {
-            Ok(true) => return pass_ssh(shared, sandbox, &host, port, &secret.name, judged, stream).await,
-            Ok(false) => {}
-            Err(_) => return,
-        }
-    }
-    match stream.first(PATIENCE).await {
+    let waited = FIRST_BYTES.min(sandbox.rules.limits.idle);
+    let begun = match stream.begins_with(SSH, waited).await {
+        Ok(true) => match sandbox.logs_in_at(&host, port) {
+            Some(secret) => return pass_ssh(shared, sandbox, &host, port, &secret.name, judged, stream).await,
+            None => return refuse(&Refusal::PlainSsh { host: host.clone(), port }),
+        },
+        Ok(false) => stream.first(waited).await,
+        Err(error) => Err(error),
+    };
+    match begun {
         Ok(HANDSHAKE) => {}
         Ok(first) if first.is_ascii_uppercase() => {
             let destination = Destination { host, port, scheme: Scheme::Http };
             return serve::http1(shared, sandbox, LegTarget::Fixed(destination), stream).await;
         }
         Ok(_) => return refuse(&Refusal::Protocol { host: host.clone(), port }),
+        Err(error) if error.kind() == ErrorKind::TimedOut => return refuse(&Refusal::Silent { host: host.clone(), port, waited }),
         // A connection that was opened and not used, as browsers do.
         Err(_) => return,
     }

@@ -15,6 +15,8 @@ use crate::refusal::Refusal;
 
 /// The most secrets of one sandbox.
 pub const MAX_BINDINGS: usize = 64;
+/// What is said of a secret whose bytes are used up.
+const NO_BYTES: &str = "has no bytes left for this sandbox";
 
 /// One secret as a sandbox may use it.
 #[derive(Debug, Clone)]
@@ -72,7 +74,7 @@ pub struct Budget {
     pub expires: Option<SystemTime>,
     /// In so many requests.
     pub uses: Option<u64>,
-    /// With so many bytes of body sent in requests that carry it.
+    /// With so many bytes sent in requests that carry it, heads and bodies.
     pub bytes: Option<u64>,
 }
 
@@ -132,26 +134,22 @@ impl Bound {
             return Err(spent("has expired for this sandbox"));
         }
         if self.budget.bytes.is_some_and(|most| self.bytes.load(Ordering::Relaxed) >= most) {
-            return Err(spent("has no bytes left for this sandbox"));
+            return Err(spent(NO_BYTES));
         }
         let most = self.budget.uses.unwrap_or(u64::MAX);
         let counted = self.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |uses| (uses < most).then_some(uses + 1));
         counted.map(drop).map_err(|_| spent("has no uses left for this sandbox"))
     }
 
-    /// Counts bytes that went with it; false when there were too many.
-    pub(crate) fn count_bytes(&self, count: u64) -> Counted {
-        let Some(most) = self.budget.bytes else { return Counted::Within };
+    /// Counts bytes that go with it, or says that there are too many.
+    pub(crate) fn count_bytes(&self, count: u64) -> Result<(), Refusal> {
+        let Some(most) = self.budget.bytes else { return Ok(()) };
         let before = self.bytes.fetch_add(count, Ordering::Relaxed);
-        if before.saturating_add(count) > most { Counted::Beyond } else { Counted::Within }
+        if before.saturating_add(count) > most {
+            return Err(Refusal::SecretSpent { name: Arc::clone(&self.name), what: NO_BYTES });
+        }
+        Ok(())
     }
-}
-
-/// Whether a budget still holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    Within,
-    Beyond,
 }
 
 #[cfg(test)]
@@ -175,9 +173,9 @@ mod tests {
         assert!(bound.spend(epoch + Duration::from_secs(8)).is_ok());
         assert!(bound.spend(epoch + Duration::from_secs(9)).is_err());
         let bound = Bound::new(binding(Budget { bytes: Some(10), ..Budget::default() })).unwrap();
-        assert_eq!(bound.count_bytes(10), Counted::Within);
+        assert!(bound.count_bytes(10).is_ok());
         assert!(bound.spend(epoch).is_err());
-        assert_eq!(bound.count_bytes(1), Counted::Beyond);
+        assert!(matches!(bound.count_bytes(1), Err(Refusal::SecretSpent { .. })));
     }
 
     #[test]

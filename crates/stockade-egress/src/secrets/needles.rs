@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 const FILLER: u8 = b'*';
 /// How often one piece is gone through; more than twice only where a placeholder was made to look like the value.
 const MAX_PASSES: usize = 4;
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Everything that is looked for in the answers of one host.
 #[derive(Debug)]
@@ -120,9 +122,12 @@ fn forms(value: &[u8], placeholder: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         (percent(value, false, false), percent(&stand_in, false, false)),
         (percent(value, true, false), percent(&stand_in, true, false)),
         (percent(value, false, true), percent(&stand_in, false, true)),
-        (json(value), json(&stand_in)),
-        (hex(value, b"0123456789abcdef"), hex(&stand_in, b"0123456789abcdef")),
-        (hex(value, b"0123456789ABCDEF"), hex(&stand_in, b"0123456789ABCDEF")),
+        (json(value, b"\"\\"), json(&stand_in, b"\"\\")),
+        (json(value, b"\"\\/"), json(&stand_in, b"\"\\/")),
+        (code_units(value, LOWER), code_units(&stand_in, LOWER)),
+        (code_units(value, UPPER), code_units(&stand_in, UPPER)),
+        (hex(value, LOWER), hex(&stand_in, LOWER)),
+        (hex(value, UPPER), hex(&stand_in, UPPER)),
     ];
     for offset in 0..3 {
         forms.push((inner_base64(&STANDARD_NO_PAD, value, offset), inner_base64(&STANDARD_NO_PAD, &stand_in, offset)));
@@ -145,7 +150,7 @@ fn inner_base64(engine: &base64::engine::GeneralPurpose, value: &[u8], offset: u
 
 /// As in a query: everything but unreserved characters, or (lenient) but what browsers leave in a path.
 fn percent(value: &[u8], lower: bool, lenient: bool) -> Vec<u8> {
-    let digits: &[u8; 16] = if lower { b"0123456789abcdef" } else { b"0123456789ABCDEF" };
+    let digits = if lower { LOWER } else { UPPER };
     let kept: &[u8] = if lenient { b"-._~!$&'()*+,;=:@/" } else { b"-._~" };
     let mut out = Vec::with_capacity(value.len());
     for byte in value {
@@ -159,16 +164,22 @@ fn percent(value: &[u8], lower: bool, lenient: bool) -> Vec<u8> {
     out
 }
 
-/// As in a JSON string whose writer escapes the slash too.
-fn json(value: &[u8]) -> Vec<u8> {
+/// As in a JSON string; some writers escape the slash too.
+fn json(value: &[u8], escaped: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     for byte in value {
-        if matches!(byte, b'"' | b'\\' | b'/') {
+        if escaped.contains(byte) {
             out.push(b'\\');
         }
         out.push(*byte);
     }
     out
+}
+
+/// As in a JSON string whose writer escapes every character. A value that is not text cannot be in one.
+fn code_units(value: &[u8], digits: &[u8; 16]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(value) else { return value.to_vec() };
+    text.encode_utf16().flat_map(|unit| [b"\\u".to_vec(), hex(&unit.to_be_bytes(), digits)].concat()).collect()
 }
 
 fn hex(value: &[u8], digits: &[u8; 16]) -> Vec<u8> {
@@ -200,7 +211,10 @@ mod tests {
                     engine.encode(&plain).into_bytes(),
                     URL_SAFE_NO_PAD.encode(&plain).into_bytes(),
                     percent(&plain, true, false),
-                    hex(&plain, b"0123456789abcdef"),
+                    hex(&plain, LOWER),
+                    json(&plain, b"/"),
+                    code_units(&plain, LOWER),
+                    code_units(&plain, UPPER),
                 ] {
                     let mut scrubbed = form.clone();
                     assert_eq!(needles.replace_once(&mut scrubbed), 1, "{}", String::from_utf8_lossy(&form));

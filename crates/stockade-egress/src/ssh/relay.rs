@@ -10,9 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use super::frame::{self, Heard, Said};
 use super::session::Session;
 use crate::record::Record;
-use crate::refusal::Refusal;
 use crate::sandbox::Sandbox;
-use crate::secrets::binding::{Bound, Counted};
+use crate::secrets::binding::Bound;
 
 /// The number of what a command writes to its standard error.
 const STDERR: u32 = 1;
@@ -86,12 +85,7 @@ async fn to_host_until_gone(
             Said::End => host.eof().await,
             Said::Input(bytes) => {
                 let count = bytes.len() as u64;
-                let counted = sandbox.count_sent(count).and_then(|()| match bound.count_bytes(count) {
-                    Counted::Within => Ok(()),
-                    Counted::Beyond => {
-                        Err(Refusal::SecretSpent { name: std::sync::Arc::clone(&bound.name), what: "has no bytes left for this sandbox" })
-                    }
-                });
+                let counted = sandbox.count_sent(count).and_then(|()| bound.count_bytes(count));
                 if let Err(refusal) = counted {
                     record.refuse(&refusal);
                     return End::Broken(refusal.to_string());

@@ -97,7 +97,10 @@ async fn approve(
     let Question { host, port, user, command, protocol } = question;
     shared.events.has_room().await.map_err(|_| Refusal::NoRecord)?;
     let judged = sandbox.rules.request(host, *port, method, path).map(HostRule::name);
-    let (verdict, rule) = sandbox.judge(host, *port, judged)?;
+    let (verdict, rule) = sandbox.judge(host, *port, judged).map_err(|refusal| match refusal {
+        Refusal::Host { host, port } => Refusal::SshHost { host, port },
+        other => other,
+    })?;
     record.allow(verdict, rule);
     let (index, how) = choose(leg, desk, question)?;
     let bound = sandbox.bound.get(index).ok_or(Refusal::Desk("there is no such secret"))?;

@@ -71,6 +71,19 @@ async fn h07_names_that_could_be_read_twice_are_refused() {
 }
 
 #[tokio::test]
+async fn a_user_before_a_host_is_refused_and_not_repeated() {
+    let (mut world, server, host) = plain_world().await;
+    for head in [format!("CONNECT u:pass-word@{host} HTTP/1.1"), format!("GET http://u:pass-word@{host}/ HTTP/1.1")] {
+        let answer = world.raw(format!("{head}\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("without a user's name"), "{answer}");
+        let event = world.event().await;
+        assert_eq!((event.rule.as_str(), event.host.as_str()), ("host-form", host.as_str()));
+        assert!(!format!("{event:?} {answer}").contains("pass-word"));
+    }
+    assert_eq!(server.count(), 0);
+}
+
+#[tokio::test]
 async fn h08_spellings_of_an_address_are_refused() {
     let (world, server, _host) = world().await;
     let port = server.port;
@@ -236,12 +249,48 @@ async fn other_protocols_are_refused() {
     tunnel.write_all(b"\x00\x01SSH-2.0-x\r\n").await.unwrap();
     assert_eq!(read_all(&mut tunnel).await, "");
     assert_eq!(world.event().await.rule, "protocol");
+    // SSH, which looks like the beginning of HTTP.
+    let mut tunnel = world.tunnel(&host).await.unwrap();
+    tunnel.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").await.unwrap();
+    assert_eq!(read_all(&mut tunnel).await, "");
+    let event = world.event().await;
+    assert_eq!((event.rule.as_str(), event.change), ("protocol", Some(format!("--secret NAME@{host}"))));
+    assert!(event.reason.is_some_and(|reason| reason.contains("whose `delivery` is `ssh`")));
     // TLS to the proxy itself.
     let mut stream = world.connect(Kind::Proxy);
     stream.write_all(&[0x16, 3, 1]).await.unwrap();
     assert_eq!(read_all(&mut stream).await, "");
     assert_eq!(world.event().await.rule, "proxy");
     assert_eq!(*server.connections.lock().unwrap(), 0);
+    // A method that only begins like it goes.
+    let mut tunnel = world.tunnel(&host).await.unwrap();
+    tunnel.write_all(b"S").await.unwrap();
+    tokio::task::yield_now().await;
+    tunnel.write_all(format!("EARCH / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    read_all(&mut tunnel).await;
+    assert_eq!(world.event().await.method.as_deref(), Some("SEARCH"));
+}
+
+#[tokio::test]
+async fn who_waits_for_the_server_to_speak_first_is_told_so_soon() {
+    let server = plain_server().await;
+    let host = format!("api.example:{}", server.port);
+    let mut allowed = rules(std::slice::from_ref(&host));
+    allowed.limits.idle = std::time::Duration::from_millis(50);
+    let mut world = World::new(Arc::new(Outside::new()), allowed, vec![]).await;
+    for begin in ["", "SSH-"] {
+        let mut tunnel = world.tunnel(&host).await.unwrap();
+        tunnel.write_all(begin.as_bytes()).await.unwrap();
+        assert_eq!(read_all(&mut tunnel).await, "");
+        let event = world.event().await;
+        assert_eq!((event.verdict, event.rule.as_str(), event.port), (Verdict::Deny, "protocol", server.port));
+        assert!(event.reason.is_some_and(|reason| reason.contains("clients speak first")));
+    }
+    // One that is opened and closed again did nothing.
+    drop(world.tunnel(&host).await.unwrap());
+    let mut tunnel = world.tunnel(&host).await.unwrap();
+    tunnel.write_all(b"\0").await.unwrap();
+    assert!(world.event().await.reason.is_some_and(|reason| reason.starts_with("only HTTP and TLS")));
 }
 
 #[tokio::test]

@@ -113,7 +113,8 @@ async fn a_placeholder_on_its_way_elsewhere_is_stopped() {
     for (index, request) in requests.into_iter().enumerate() {
         let answer = world.https(&other, request).await;
         assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{index}");
-        assert!(text(&answer).contains("the secret `TOKEN` is not for `other.example`"), "{}", text(&answer));
+        assert!(text(&answer).contains(&format!("the secret `TOKEN` is not for `{other}`")), "{}", text(&answer));
+        assert!(text(&answer).ends_with(&format!("\nto allow it: --secret TOKEN@{other}\n")), "{}", text(&answer));
         let event = world.event().await;
         assert_eq!((event.verdict, event.rule.as_str(), event.secrets.as_slice()), (Verdict::Deny, "secret-host", &["TOKEN".into()][..]));
     }
@@ -209,6 +210,66 @@ async fn without_a_value_the_request_is_refused_and_budgets_end() {
         world.event().await;
     }
     assert_eq!(server.count(), 1);
+}
+
+#[tokio::test]
+async fn bytes_of_heads_and_of_whatever_came_before_a_placeholder_count() {
+    let (mut world, server, host) = world_with(|binding| binding.budget = Budget { bytes: Some(1_000), ..Budget::default() }).await;
+    let ask = |padding: usize| {
+        let request = Request::get("/").header("host", &host).header("authorization", format!("Bearer {PLACEHOLDER}"));
+        request.header("x-padding", "x".repeat(padding)).body(full("")).unwrap()
+    };
+    for (padding, expected) in [(500, StatusCode::OK), (500, StatusCode::FORBIDDEN), (0, StatusCode::FORBIDDEN)] {
+        assert_eq!(world.https(&host, ask(padding)).await.status(), expected, "{padding}");
+        let event = world.event().await;
+        // Named once, though it was used and then refused.
+        assert_eq!(event.secrets, ["TOKEN".into()], "{event:?}");
+        assert_eq!(event.rule == "secret-budget", expected == StatusCode::FORBIDDEN, "{event:?}");
+    }
+    assert_eq!(server.count(), 1);
+    let places = Places { query: Place::Leave, body: Place::Replace };
+    let budget = Budget { bytes: Some(1_000), ..Budget::default() };
+    let (world, server, host) = world_with(|binding| (binding.places, binding.budget) = (places, budget)).await;
+    for (padding, expected) in [(100, StatusCode::OK), (900, StatusCode::FORBIDDEN), (200_000, StatusCode::FORBIDDEN)] {
+        let body = full("x".repeat(padding) + PLACEHOLDER);
+        let answer = world.https(&host, Request::post("/").header("host", &host).body(body).unwrap()).await;
+        assert_eq!(answer.status(), expected, "{padding}");
+    }
+    assert_eq!(server.count(), 1);
+}
+
+/// A server that says this, whatever it is asked.
+async fn server_that_says(answer: String) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                asked.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn the_words_after_a_status_are_never_the_servers() {
+    for (status, upgrade, says) in [
+        (200, false, "HTTP/1.1 200 OK\r\n"),
+        (403, true, "HTTP/1.1 403 Forbidden\r\n"),
+        (101, true, "HTTP/1.1 101 Switching Protocols\r\n"),
+    ] {
+        let more = if status == 101 { "connection: upgrade\r\nupgrade: websocket" } else { "content-length: 0" };
+        let address = server_that_says(format!("HTTP/1.1 {status} {VALUE}\r\n{more}\r\n\r\n")).await;
+        let world = World::new(Arc::new(Outside::new()), rules(std::slice::from_ref(&address)), vec![binding(&address)]).await;
+        let connection = if upgrade { "Connection: upgrade\r\nUpgrade: websocket" } else { "Connection: close" };
+        let ask =
+            format!("GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {PLACEHOLDER}\r\n{connection}\r\n\r\n");
+        let answer = world.raw(ask.as_bytes()).await;
+        assert!(answer.starts_with(says) && !answer.contains(VALUE), "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -387,6 +387,9 @@ async fn what_is_not_allowed_is_told_and_recorded_and_never_reaches_the_host() {
         assert!(said.contains(says), "{says}: {said}");
         assert_eq!((event.verdict, event.rule.as_str()), (Verdict::Deny, rule), "{event:?}");
         assert!(event.reason.as_ref().is_some_and(|reason| reason.contains(says)), "{event:?}");
+        // A host that is allowed without a secret would be of no use.
+        let flag = event.change.as_deref().is_some_and(|change| change.starts_with("--secret NAME@"));
+        assert_eq!(flag, rule == "allow-host", "{event:?}");
     }
     assert_eq!(stage.notes.seen(), Vec::<String>::new());
     // A protocol that is none is not passed on.

@@ -551,6 +551,31 @@ mod tests {
         assert_eq!(own.first().map(|secret| &secret.source), Some(&SecretSource::Env { variable: "B".parse().unwrap() }));
     }
 
+    /// Every block of settings in the guides is one that can be written so.
+    #[test]
+    fn the_guides_show_what_can_be_read() {
+        let mut seen = Vec::new();
+        for guide in [include_str!("../../../../docs/guides/secrets.md"), include_str!("../../../../docs/guides/credentials.md")] {
+            for block in guide.split("```json").skip(1) {
+                let (_, block) = block.split_once('\n').unwrap();
+                let (block, _) = block.split_once("```").unwrap();
+                // The guides leave out whose key it is.
+                let block = block.replace("AAAA…", "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl");
+                let lines = block.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let text: String = lines.collect::<Vec<_>>().join("\n");
+                let text = if text.starts_with('{') { text } else { format!("{{ {text} }}") };
+                let block: Json = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+                let secrets = read(block.get("secrets").unwrap_or(&block)).unwrap_or_else(|error| panic!("{error:?}: {text}"));
+                seen.extend(secrets.iter().map(entry_to_json));
+            }
+        }
+        let shows = |pointer: &str, word: &str| seen.iter().any(|entry| entry.pointer(pointer).is_some_and(|found| found == word));
+        for grant in ["client-credentials", "refresh-token", "device", "exchange"] {
+            assert!(shows("/grant/type", grant), "{grant}");
+        }
+        assert!(shows("/delivery", "ssh") && shows("/delivery", "ssh-agent") && shows("/source", "aws") && shows("/source", "file"));
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused_with_the_field() {
         for (entry, says) in [

@@ -46,6 +46,11 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const WEB_PORTS: [u16; 2] = [80, 443];
 /// The longest file of authorities.
 const MAX_AUTHORITIES: u64 = 1 << 20;
+/// What is said of an egress that was killed, or broke.
+const GONE: &str =
+    "egress-ended: the way out ended before the sandbox did: after that nothing went out, and what was under way is not listed";
+/// What is said of one that does not answer.
+const SILENT: &str = "egress-ended: the way out did not say what it did last: what was under way at the end may not be listed";
 /// What a call is called that is no capability's.
 const USUAL: &str = "run";
 /// Where the certificate authority lives, beneath the state directory.
@@ -120,6 +125,8 @@ pub(crate) struct Closed {
     pub(crate) rows: Vec<Row>,
     /// Hosts that were let through though nothing names them.
     pub(crate) missing: Vec<HostPattern>,
+    /// That egress was gone before its sandbox, or did not end as it should; for people and receipts.
+    pub(crate) broken: Option<String>,
 }
 
 impl<'a> Outlet<'a> {
@@ -158,19 +165,25 @@ impl<'a> Outlet<'a> {
         let Some(Standing { egress, record }) = self.open.take() else { return Closed::default() };
         let _ = egress.connection.set_read_timeout(Some(LAST_WORDS));
         let _ = egress.connection.shutdown(std::net::Shutdown::Write);
-        let missing = match order::hear(&egress.connection) {
-            Ok(Word::End { missing }) => missing,
-            // It is gone already, or hangs; what it wrote down counts all the same.
-            Ok(Word::Ready { .. } | Word::Failed { .. }) | Err(_) => Vec::new(),
+        // It is gone already, or hangs; what it wrote down counts all the same.
+        let (missing, broken) = match order::hear(&egress.connection) {
+            Ok(Word::End { missing }) => (missing, None),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => (Vec::new(), Some(SILENT.to_owned())),
+            Ok(Word::Ready { .. } | Word::Failed { .. }) | Err(_) => (Vec::new(), Some(GONE.to_owned())),
         };
         egress.wait();
-        Closed { rows: record.read().unwrap_or_default(), missing }
+        Closed { rows: record.read().unwrap_or_default(), missing, broken }
     }
 
     fn stand(&self, id: &SandboxId, directory: &Path, is_wanted: &dyn Fn() -> bool) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
         self.check_ssh(&settings)?;
+<<<<<<< HEAD
         let registration = self.register(id, Which::All, is_wanted)?;
+=======
+        self.mention_wide();
+        let registration = self.register(id, Which::All)?;
+>>>>>>> 1bb8ea5ffd043cc08fecbd22cbb7e4ede8ad3109
         let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
         let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
         let places = self.context.places()?;
@@ -254,6 +267,16 @@ impl<'a> Outlet<'a> {
             checked.map_err(|why| Failure::new("secret", format!("`{}` cannot be used for git over SSH: {why}", secret.name)))?;
         }
         Ok(())
+    }
+
+    /// Whoever lets a secret go to everything below `com` has hardly meant it.
+    fn mention_wide(&self) {
+        for secret in &self.reach.secrets {
+            for host in secret.hosts.iter().filter(|host| host.is_below_one_label()) {
+                let name = &secret.name;
+                self.context.printer.warning(format!("the secret `{name}` may go to whatever `{host}` means: hosts of very many owners"));
+            }
+        }
     }
 
     /// Starts a broker where there are secrets, and gives it those.

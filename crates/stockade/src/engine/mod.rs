@@ -233,7 +233,8 @@ pub(crate) fn invoke_in<'t>(
         turn.take_changes(&mut done, &assembled)?;
         Ok((done, Remains::nothing()))
     });
-    let (done, remains) = ran.inspect_err(|failure| receipt.fail(failure, context))?;
+    let (mut done, remains) = ran.inspect_err(|failure| receipt.fail(failure, context))?;
+    done.violations.extend(traffic.broken.clone());
     receipt.finish(&done, &traffic, context);
     drop(receipt);
     drop(outlet);

@@ -165,7 +165,10 @@ impl<'a> Deed<'a> {
             draft.result = Some(Outcome { duration_ms: outcome.duration_ms.or(Some(millis)), ..outcome });
         });
         let written = self.book.append(&self.draft.borrow(), self.weight, self.redactor);
-        let written = written.or_else(|failure| self.book.append(&self.bare(&failure), self.weight, no_secrets()));
+        let written = written.or_else(|failure| {
+            let bare = self.book.append(&self.bare(&failure), self.weight, no_secrets());
+            bare.inspect(|()| context.printer.warning(format!("the receipt says how it ended and nothing more: {}", failure.message)))
+        });
         if let Err(failure) = written {
             let why = failure.message;
             context.printer.warning(format!("what came of it cannot be written down, and will be listed as interrupted: {why}"));

@@ -291,7 +291,8 @@ fn drive(
         None => in_streams(&assembled.spec, context, run),
     };
     let traffic = outlet.map(Outlet::close).unwrap_or_default();
-    let (done, remains) = ran?;
+    let (mut done, remains) = ran?;
+    done.violations.extend(traffic.broken.clone());
     // One that ended by itself in the same moment was not ended.
     let spent = watcher.spent().filter(|_| done.outcome.ending != Ending::Code(0));
     Ok((done, traffic, spent, remains))

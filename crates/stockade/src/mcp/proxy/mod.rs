@@ -224,7 +224,8 @@ pub(crate) fn run(args: &ProxyArgs, context: &Context) -> Result<ExitCode, Failu
         (ran, front.join())
     });
     let traffic = outlet.as_ref().map(Outlet::close).unwrap_or_default();
-    let (done, remains) = ran.inspect_err(|failure| receipt.fail(failure, context))?;
+    let (mut done, remains) = ran.inspect_err(|failure| receipt.fail(failure, context))?;
+    done.violations.extend(traffic.broken.clone());
     receipt.finish(&done, &traffic, context);
     drop(receipt);
     drop(outlet);

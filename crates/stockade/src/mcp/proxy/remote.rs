@@ -101,10 +101,14 @@ pub(super) fn run(args: &ProxyArgs, url: &str, context: &Context) -> Result<Exit
     let opened = opened.and_then(|opened| deed.begin().map(|()| opened));
     let served = opened.and_then(|opened| serve(&place, &session, opened, &owned, &assembled));
     let traffic = outlet.close();
-    deed.note(|draft| draft.network = summary::listed(&traffic.rows));
+    deed.note(|draft| {
+        draft.network = summary::listed(&traffic.rows);
+        draft.violations.extend(traffic.broken.clone());
+    });
     let outcome = served.as_ref().map_or_else(failed, |_| Outcome { exit_code: Some(0), ..Outcome::default() });
     deed.end(outcome, context);
     summary::tell(&traffic, context);
+    traffic.broken.iter().for_each(|broken| context.printer.warning(broken.as_str()));
     drop(deed);
     drop(outlet);
     owned.remove().map_err(state)?;

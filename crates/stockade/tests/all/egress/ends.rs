@@ -45,6 +45,34 @@ fn a_killed_egress_lets_nothing_out_and_harms_nobody() {
         let outcome = ended(child);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "hello from outside\nno\n"), "{outcome:?}");
         assert_eq!(world.seen().len(), 1);
+        // What went before is in the receipt, and so is that there was no more of it.
+        let told = "egress-ended: the way out ended before the sandbox did: after that nothing went out";
+        assert!(outcome.stderr.contains(told), "{outcome:?}");
+        let receipt = world.receipt();
+        let violations = receipt["violations"].as_array().expect("violations");
+        assert!(violations.iter().any(|violation| violation.as_str().is_some_and(|text| text.starts_with(told))), "{receipt}");
+        assert_eq!(receipt["network"].as_array().map(Vec::len), Some(1), "{receipt}");
+    });
+}
+
+#[test]
+fn a_killed_broker_is_told_and_the_receipt_says_what_it_lacks() {
+    as_both(|world| {
+        let secret = format!("TOKEN@api.test:{}", world.secure);
+        let mut command = world.command([world.binary.as_os_str()]);
+        command.args(["run", "--workspace-mode", "rw"]).args(world.secure_flags()).args(["--secret", &secret, "--"]);
+        command.args(["bash", "-c", "touch stands; until test -e go; do sleep 0.05; done"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        eventually("the program runs", || world.work.join("stands").exists());
+        assert_eq!(world.brokers().len(), 1);
+        world.brokers().into_iter().for_each(kill);
+        eventually("the broker is gone", || world.brokers().is_empty());
+        world.file("go", "");
+        let outcome = ended(child);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert!(outcome.stderr.contains("the receipt says how it ended and nothing more: "), "{outcome:?}");
+        let receipt = world.receipt();
+        assert!(receipt["violations"][0].as_str().is_some_and(|text| text.starts_with("receipt-bare: ")), "{receipt}");
     });
 }
 

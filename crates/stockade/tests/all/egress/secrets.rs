@@ -75,6 +75,17 @@ fn a_value_from_the_store_is_used_and_the_event_names_the_secret() {
 }
 
 #[test]
+fn a_secret_for_everything_below_one_label_is_warned_of() {
+    as_both(|world| {
+        for (host, warned) in [("*.test", true), ("*.api.test", false)] {
+            let outcome = world.inside(&["--secret", &format!("TOKEN@{host}:{}", world.secure)], "true");
+            let told = format!("the secret `TOKEN` may go to whatever `{host}:{}` means", world.secure);
+            assert_eq!((outcome.code, outcome.stderr.contains(&told)), (Some(0), warned), "{outcome:?}");
+        }
+    });
+}
+
+#[test]
 fn a_placeholder_on_its_way_elsewhere_is_stopped() {
     as_both(|world| {
         let mut flags = bound(world);
@@ -83,7 +94,8 @@ fn a_placeholder_on_its_way_elsewhere_is_stopped() {
             format!("curl -sS -H \"X-Key: $TOKEN\" https://other.test:{}/hello; curl -sS https://other.test:{0}/hello", world.secure);
         let value = world.inside_json(&words(&flags), &script);
         let stdout = value["stdout"].as_str().unwrap_or_default();
-        assert!(stdout.contains("the secret `TOKEN` is not for `other.test`") && stdout.ends_with("hello from outside\n"), "{value}");
+        let told = format!("the secret `TOKEN` is not for `other.test:{}`", world.secure);
+        assert!(stdout.contains(&told) && stdout.ends_with("hello from outside\n"), "{value}");
         assert_eq!((&value["network"][0]["rule"], &value["network"][0]["secret"]), (&"secret-host".into(), &"TOKEN".into()), "{value}");
         assert_eq!(world.seen().len(), 1, "the one without it arrived");
     });

@@ -172,6 +172,23 @@ impl World {
         named.into_iter().filter(|pid| runs(*pid, &self.binary) && has_open_below(*pid, &state)).collect()
     }
 
+    /// The brokers of the same owners.
+    pub(crate) fn brokers(&self) -> Vec<u32> {
+        let parent = |pid: &u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().find_map(|line| line.strip_prefix("PPid:")).map(|pid| pid.trim().to_owned())
+        };
+        let owners: Vec<_> = self.egress().iter().filter_map(parent).collect();
+        processes("/proc/self/exe\0broker\0").into_iter().filter(|pid| parent(pid).is_some_and(|pid| owners.contains(&pid))).collect()
+    }
+
+    /// The newest receipt.
+    pub(crate) fn receipt(&self) -> Value {
+        let outcome = self.stockade(&["receipts", "list", "--json"]);
+        let mut listed: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
+        listed["receipts"][0].take()
+    }
+
     /// No egress of this user is left.
     pub(crate) fn all_ended(&self) {
         eventually("egress ends with its owner", || self.egress().is_empty());

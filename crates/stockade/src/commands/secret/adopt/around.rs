@@ -93,8 +93,10 @@ impl<'a> Around<'a> {
             return Err(refused("it belongs to another user"));
         }
         if found.st_mode & 0o022 != 0 {
+            // As the shell reads it: `~` in quotes would be a file of that name.
+            let whole = escape_bytes(path.as_os_str().as_encoded_bytes());
             return Err(
-                refused("others may write to it").with_hint(format!("chmod go-w '{shown}', and make sure that what it says is yours"))
+                refused("others may write to it").with_hint(format!("chmod go-w '{whole}', and make sure that what it says is yours"))
             );
         }
         // Room for all of it at once: what grows leaves copies behind.

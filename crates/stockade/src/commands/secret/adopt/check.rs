@@ -24,6 +24,9 @@ const MAX_PRINTED: u64 = 1 << 20;
 const MAX_SAID: usize = 200;
 /// How many names for a directory are tried.
 const MAX_NAMES: u32 = 64;
+/// The header of answers that egress gives itself, and what it says where there was nobody.
+const OWN_ANSWER: &str = "x-stockade-rule";
+const UNREACHED: &str = "reach";
 /// Ends when there is nothing inside to ask with.
 const NOTHING_INSIDE: i64 = 3;
 /// No configuration of anybody's, the head of the answer and nothing of its body.
@@ -106,6 +109,8 @@ struct Answer {
     status: u16,
     /// Where a registry has tokens given.
     realm: Option<String>,
+    /// Why it is no server's but egress's own.
+    rule: Option<String>,
 }
 
 /// Why there is no answer.
@@ -119,6 +124,8 @@ enum Missing {
 
 fn judged(answer: Result<Answer, Missing>, forbidden: Forbidden) -> Check {
     match answer {
+        Ok(Answer { rule: Some(rule), .. }) if rule == UNREACHED => Check::Unknown("the server cannot be reached".to_owned()),
+        Ok(Answer { rule: Some(rule), status, .. }) => Check::Unknown(format!("Stockade itself answers {status} ({})", escape(&rule))),
         Ok(Answer { status, .. }) => match (status, forbidden) {
             (200..300, _) => Check::Works(format!("the server answers {status}")),
             (403, Forbidden::Known) => Check::Works("the server knows it (403 for this page)".to_owned()),
@@ -202,12 +209,14 @@ fn answer(heads: &str) -> Option<Answer> {
     let mut found = None;
     for line in heads.lines() {
         if let Some(status) = line.strip_prefix("HTTP/").and_then(|rest| rest.split(' ').nth(1)) {
-            found = Some(Answer { status: status.trim().parse().ok()?, realm: None });
-        } else if let (Some(answer), Some((header, value))) = (&mut found, line.split_once(':'))
-            && header.eq_ignore_ascii_case("www-authenticate")
-            && answer.status == 401
-        {
-            answer.realm = answer.realm.take().or_else(|| realm(value.trim()));
+            found = Some(Answer { status: status.trim().parse().ok()?, realm: None, rule: None });
+        } else if let (Some(answer), Some((header, value))) = (&mut found, line.split_once(':')) {
+            if header.eq_ignore_ascii_case("www-authenticate") && answer.status == 401 {
+                answer.realm = answer.realm.take().or_else(|| realm(value.trim()));
+            }
+            if header.eq_ignore_ascii_case(OWN_ANSWER) {
+                answer.rule = Some(value.trim().chars().take(MAX_SAID).collect());
+            }
         }
     }
     found
@@ -277,6 +286,8 @@ mod tests {
         assert_eq!(works(&heads("HTTP/1.1 403 Forbidden\r\n\r\n")), false);
         for (unknown, says) in [
             (heads("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "502"),
+            (heads("HTTP/1.1 502 Bad Gateway\r\nx-stockade-rule: reach\r\n\r\n"), "the server cannot be reached"),
+            (heads("HTTP/1.1 502 Bad Gateway\r\nx-stockade-rule: secret-value\r\n\r\n"), "Stockade itself answers 502 (secret-value)"),
             (heads("HTTP/1.1 302 Found\r\n\r\n"), "302"),
             (heads("nonsense"), "not HTTP"),
             (
@@ -295,14 +306,14 @@ mod tests {
         assert_eq!(works(&json!({"error": {"step": "provider", "message": "token: it answers 400: invalid_grant"}})), false);
         assert_eq!(works(&json!({"error": {"step": "secret", "message": "token: it answers 429: later"}})), Value::Null);
         assert!(matches!(judged(read(b"not JSON"), Forbidden::Known), Check::Unknown(_)));
-        assert!(matches!(judged(Ok(Answer { status: 403, realm: None }), Forbidden::Known), Check::Works(_)));
+        assert!(matches!(judged(Ok(Answer { status: 403, realm: None, rule: None }), Forbidden::Known), Check::Works(_)));
     }
 
     #[test]
     fn a_registry_may_send_one_on_but_not_away() {
         let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"https://r.example/token\",service=\"r.example\",scope=\"x\"\r\n\r\n";
         let found = answer(head).unwrap();
-        assert_eq!(found, Answer { status: 401, realm: Some("https://r.example/token?service=r.example".into()) });
+        assert_eq!(found, Answer { status: 401, realm: Some("https://r.example/token?service=r.example".into()), rule: None });
         let hosts = vec![HostPattern::parse("r.example").unwrap()];
         let setting = SecretSetting { hosts, ..SecretSetting::new("T".parse().unwrap(), SecretSource::Store) };
         assert!(is_bound("https://r.example/token?service=r.example", &setting));
