@@ -178,12 +178,8 @@ impl<'a> Outlet<'a> {
     fn stand(&self, id: &SandboxId, directory: &Path, is_wanted: &dyn Fn() -> bool) -> Result<Opened, Failure> {
         let settings = self.secret_settings()?;
         self.check_ssh(&settings)?;
-<<<<<<< HEAD
-        let registration = self.register(id, Which::All, is_wanted)?;
-=======
         self.mention_wide();
-        let registration = self.register(id, Which::All)?;
->>>>>>> 1bb8ea5ffd043cc08fecbd22cbb7e4ede8ad3109
+        let registration = self.register(id, Which::All, is_wanted)?;
         let lookup = registration.as_ref().map(|one| (&one.lookup, one.pass));
         let bound = registration.as_ref().map_or(&[][..], |one| one.bound.as_slice());
         let places = self.context.places()?;
