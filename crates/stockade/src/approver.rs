@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use stockade_broker::hygiene;
 use stockade_gateway::approvals::{Decider, Store};
-use stockade_gateway::approver::{Credential, CredentialError};
+use stockade_gateway::approver::{Credential, CredentialError, Way};
 use stockade_store::person;
 use zeroize::Zeroizing;
 
@@ -30,8 +30,8 @@ pub(crate) fn demand(what: &str, context: &Context) -> Result<Decider, Failure> 
     }
     hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
     let passphrase = passphrase(&format!("The approver's passphrase, to {what} (not shown): "), context)?;
-    let mut store = Store::open(&places.state).map_err(|error| failure(&CredentialError::Store(error)))?;
-    let approver = credential.open(&passphrase, &mut store, now()).map_err(|error| failure(&error))?;
+    let mut store = Store::open(&places.state).map_err(CredentialError::Store)?;
+    let approver = credential.open(&passphrase, &mut store, Way::Terminal, now())?;
     Ok(Decider { by, approver: Some(approver) })
 }
 

@@ -26,7 +26,7 @@ use std::io::{BufRead, IsTerminal, Read};
 use stockade_core::escape::reveal;
 use stockade_core::result::Decision as Told;
 use stockade_gateway::approvals::{ApprovalError, Asking, Bound, Method, Otherwise, RequestId, Settled, Store, Wanted};
-use stockade_gateway::approver::{Credential, CredentialError};
+use stockade_gateway::approver::{Credential, CredentialError, Way};
 use stockade_ledger::receipt::Approval;
 use stockade_ledger::redact::{Counts, Redact};
 use stockade_policy::capability::Effect;
@@ -283,7 +283,7 @@ impl Question {
         }
         let Some(credential) = credential else { return Ok(Answer::Yes(approval(Method::SameUid))) };
         let passphrase = crate::passphrase::ask("The approver's passphrase (not shown): ", approver::STEP, context)?;
-        match credential.open(&passphrase, store, now()) {
+        match credential.open(&passphrase, store, Way::Terminal, now()) {
             Ok(_) => Ok(Answer::Yes(approval(Method::Passphrase))),
             Err(error @ (CredentialError::Wrong | CredentialError::Store(ApprovalError::Slow(_)))) => {
                 Ok(Answer::Refused(self.refusal(error.to_string())))
