@@ -288,6 +288,27 @@ fn many_requests_do_not_push_out_the_first() {
     assert!(matches!(settle(&mut store, &long, None, NOW + 200), Err(ApprovalError::TooLong(_))));
 }
 
+/// One agent does not fill what all have, and all of them do not take the person's place.
+#[test]
+fn agents_keep_nobody_else_from_asking() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = Store::open(root.path()).unwrap();
+    let of = |agent: i64, word: i64| Bound { principal: format!("Agent::\"a/{agent}\""), ..call(&word.to_string()) };
+    for agent in 0..MOST_PENDING / MOST_OF_AGENT {
+        for word in 0..MOST_OF_AGENT {
+            waits(settle(&mut store, &of(agent, word), None, NOW));
+        }
+        let more = settle(&mut store, &of(agent, MOST_OF_AGENT), None, NOW);
+        assert!(matches!(more, Err(ApprovalError::TooManyOfAgent)), "{more:?}");
+    }
+    assert!(matches!(settle(&mut store, &of(-1, 0), None, NOW), Err(ApprovalError::TooMany)));
+    for number in 0..MOST_PENDING {
+        waits(settle(&mut store, &call(&number.to_string()), None, NOW));
+    }
+    assert!(matches!(settle(&mut store, &call("more"), None, NOW), Err(ApprovalError::TooMany)));
+    assert_eq!(store.pending(NOW).unwrap().len() as i64, 2 * MOST_PENDING, "all of them are shown");
+}
+
 #[test]
 fn hostile_text_is_shown_whole_and_on_lines_of_its_own() {
     let hostile = format!("x\u{1b}[2K\rharmless\nwho         root\u{202e}\u{200b}{};rm", " ".repeat(20_000));

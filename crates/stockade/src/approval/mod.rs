@@ -248,7 +248,9 @@ impl Question {
                 let told = Told { approval_id: Some(waiting.id), suggest: Some(approve_command(&id)), ..self.told.clone() };
                 Ok(Answer::Waits(told, Filed { id, shown, own: self.own }))
             }
-            Err(error @ (ApprovalError::TooMany | ApprovalError::TooLong(_))) => Ok(Answer::Refused(self.refusal(error.to_string()))),
+            Err(error @ (ApprovalError::TooMany | ApprovalError::TooManyOfAgent | ApprovalError::TooLong(_))) => {
+                Ok(Answer::Refused(self.refusal(error.to_string())))
+            }
             Err(error) => Err(failure(&error)),
         }
     }

@@ -80,7 +80,9 @@ impl Frame {
                 let suggest = Some(format!("stockade approvals approve {}", waiting.id));
                 Ok(Err(Told { approval_id: Some(waiting.id), suggest, ..told }))
             }
-            Err(error @ (ApprovalError::TooMany | ApprovalError::TooLong(_))) => Ok(Err(question.refusal(error.to_string()))),
+            Err(error @ (ApprovalError::TooMany | ApprovalError::TooManyOfAgent | ApprovalError::TooLong(_))) => {
+                Ok(Err(question.refusal(error.to_string())))
+            }
             Err(error) => Err(failure(&error)),
         }
     }
