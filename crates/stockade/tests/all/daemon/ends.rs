@@ -135,6 +135,20 @@ fn without_its_launcher_it_ends_and_runs_go_on() {
 #[test]
 fn settings_start_it_and_the_next_run_finds_it() {
     as_both(|ground| {
+/// A ledger that could not be written to for a while is opened anew.
+#[test]
+fn a_ledger_that_can_be_written_again_is() {
+    let ground = Ground::new(crate::wall::Who::Ordinary);
+    assert_eq!(ground.run(&[], &["true"]).code, Some(0));
+    let chmod = |mode: &str| ground.host(&format!("chmod {mode} {}/stockade/receipts/ledger.db*", ground.state.display()));
+    chmod("400");
+    let _daemon = Daemon::of(&ground);
+    let refused = finish(&mut ground.running(&[], &["true"]));
+    assert!(refused.code == Some(125) && refused.stderr.contains("read-only"), "{refused:?}");
+    chmod("600");
+    assert_eq!(served(&ground, &[], &["true"]).code, Some(0));
+}
+
         assert_eq!(finish(&mut ground.stockade(["config", "set", "daemon.autostart", "true"])).code, Some(0));
         assert_eq!(finish(&mut ground.running(&[], &["true"])).code, Some(0));
         let socket = ground.state.join("stockade/run/daemon.sock");
