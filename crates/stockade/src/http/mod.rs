@@ -15,7 +15,7 @@ use crate::Context;
 use crate::cli::{OutputFlags, ServeArgs};
 use crate::daemon::Beside;
 use crate::failure::Failure;
-use crate::mcp::{Ending, Server, Session, catch_signals, code_of, watch_signals};
+use crate::mcp::{Ending, Server, Session, catch_signals, code_of};
 use crate::rest::Service;
 use journal::Journal;
 
@@ -55,7 +55,7 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     session.speak()?;
     context.printer.note(format!("REST at {}/v1", door.url()));
     context.printer.note(format!("MCP at {}/mcp", door.url()));
-    let served = attend(door, &session, watch_signals(signals));
+    let served = session.watch(signals).and_then(|end| attend(door, &session, end));
     session.close();
     let told = session.finish();
     drop(beside);
@@ -81,7 +81,7 @@ fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCod
         None => door,
     };
     let ending = async {
-        // Who watches for signals does so as long as the process lives.
+        // Who watches does so as long as the process lives. From here on nobody is let in, so nobody is told that it is well either.
         let _ = end.changed().await;
     };
     let last_words = async {
@@ -91,8 +91,8 @@ fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCod
     let served = runtime.block_on(door.serve(move || Server::new(Arc::clone(&making)), session.metrics(), ending, last_words));
     runtime.shutdown_background();
     served.map_err(|error| failure(&error))?;
-    let signal = *ended.borrow();
-    Ok(code_of(signal))
+    let cause = *ended.borrow();
+    code_of(cause)
 }
 
 /// Once, and whatever `--quiet` leaves out: nobody can look it up later.
