@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use serde_json::json;
 use stockade_http::{Door, HttpError, Identity, Token, TokenFile};
 
 use crate::Context;
@@ -33,7 +34,7 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
         (None, _) | (_, None) => None,
     };
     if args.new_token {
-        new_token(context)?;
+        show(&replace_token(context)?, context);
     }
     let directory = context.places()?.state.join(DIRECTORY);
     let (token, fresh) = TokenFile::open(&directory).map_err(|error| failure(&error))?;
@@ -62,12 +63,17 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     served.and_then(|code| told.map(|()| code))
 }
 
-/// Makes a token and shows it; that before opens nothing any more.
+/// Makes a token and prints it; that before opens nothing any more.
 pub(crate) fn new_token(context: &Context) -> Result<(), Failure> {
+    let token = replace_token(context)?;
+    context.printer.note("the token before opens nothing any more; this one is shown this once");
+    let text = token.reveal();
+    if context.printer.is_json() { context.printer.json(&json!({ "token": text })) } else { context.printer.line(text) }
+}
+
+fn replace_token(context: &Context) -> Result<Token, Failure> {
     let directory = context.places()?.state.join(DIRECTORY);
-    let token = TokenFile::replace(&directory).map_err(|error| failure(&error))?;
-    show(&token, context);
-    Ok(())
+    TokenFile::replace(&directory).map_err(|error| failure(&error))
 }
 
 fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCode, Failure> {
