@@ -74,7 +74,10 @@ fn a_second_word_kills_what_runs() {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(daemon.end(), Some(0));
         let outcome = ended(child);
-        assert_eq!(outcome.code, Some(137), "{outcome:?}");
+        assert!(outcome.code == Some(137) && outcome.stderr.contains("the daemon was told to end"), "{outcome:?}");
+        let written = receipts(ground);
+        let cut = written.iter().find(|one| one["kind"] == "outcome").expect("an outcome");
+        assert!(cut["violations"][0].as_str().expect("a line").starts_with("cancelled: the daemon"), "{cut:#}");
         nothing_is_left(ground, &all, End::Told);
     });
 }
@@ -132,9 +135,6 @@ fn without_its_launcher_it_ends_and_runs_go_on() {
     });
 }
 
-#[test]
-fn settings_start_it_and_the_next_run_finds_it() {
-    as_both(|ground| {
 /// A ledger that could not be written to for a while is opened anew.
 #[test]
 fn a_ledger_that_can_be_written_again_is() {
@@ -149,6 +149,9 @@ fn a_ledger_that_can_be_written_again_is() {
     assert_eq!(served(&ground, &[], &["true"]).code, Some(0));
 }
 
+#[test]
+fn settings_start_it_and_the_next_run_finds_it() {
+    as_both(|ground| {
         assert_eq!(finish(&mut ground.stockade(["config", "set", "daemon.autostart", "true"])).code, Some(0));
         assert_eq!(finish(&mut ground.running(&[], &["true"])).code, Some(0));
         let socket = ground.state.join("stockade/run/daemon.sock");
