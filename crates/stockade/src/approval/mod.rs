@@ -242,11 +242,18 @@ impl Question {
                 let Some(id) = RequestId::parse(&waiting.id) else {
                     return Err(Failure::new("approvals", "the request that was filed has no name"));
                 };
+                let step = self.next_step(&id, credential.as_ref());
                 if let Some(program) = assembled.notify.as_deref().filter(|_| waiting.times == 1) {
-                    notify::tell(program, &id, &self.principal, &title, context);
+                    notify::tell(program, &step, &self.principal, &title, context);
                 }
-                let told = Told { approval_id: Some(waiting.id), suggest: Some(approve_command(&id)), ..self.told.clone() };
-                Ok(Answer::Waits(told, Filed { id, shown, own: self.own }))
+                let told = Told { approval_id: Some(waiting.id), suggest: Some(step), ..self.told.clone() };
+                if !self.needs_credential(credential.as_ref()) {
+                    return Ok(Answer::Waits(told, Filed { id, shown, own: self.own }));
+                }
+                // Nobody is asked where their yes would not count.
+                let reason = told.reason.map_or_else(String::new, |reason| format!("{reason}; "));
+                let told = Told { reason: Some(format!("{reason}{}", ApprovalError::NeedsCredential)), ..told };
+                Ok(Answer::Waits(told, Filed { id, shown, own: OwnWord::DoesNotCount }))
             }
             Err(error @ (ApprovalError::TooMany | ApprovalError::TooManyOfAgent | ApprovalError::TooLong(_))) => {
                 Ok(Answer::Refused(self.refusal(error.to_string())))
@@ -267,7 +274,7 @@ impl Question {
         if let Some(uid) = credential.and_then(Credential::approver_uid) {
             return Ok(Answer::Refused(self.refusal(CredentialError::OtherUid(uid).to_string())));
         }
-        if credential.is_none() && self.effect == Effect::Destructive {
+        if self.needs_credential(credential) {
             let why = "a destructive call needs an approver credential, and none is set up (stockade approvals credential set)";
             return Ok(Answer::Refused(self.refusal(why.to_owned())));
         }
@@ -292,6 +299,17 @@ impl Question {
             }
             Err(error) => Err(approver::failure(&error)),
         }
+    }
+
+    /// Whether nobody can say yes before a credential is set up.
+    fn needs_credential(&self, credential: Option<&Credential>) -> bool {
+        credential.is_none() && self.effect == Effect::Destructive
+    }
+
+    /// What a person types so that it may run.
+    fn next_step(&self, id: &RequestId, credential: Option<&Credential>) -> String {
+        let approve = approve_command(id);
+        if self.needs_credential(credential) { format!("stockade approvals credential set && {approve}") } else { approve }
     }
 
     fn refusal(&self, why: String) -> Told {
