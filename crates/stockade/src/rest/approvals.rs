@@ -44,6 +44,9 @@ pub(super) fn approve(asked: &Asked, session: &Session) -> Result<Reply, Problem
     asked.query().finish()?;
     let Approve { passphrase, shown_sha256, until_seconds } = asked.body()?;
     let passphrase = Zeroizing::new(passphrase);
+    if until_seconds == Some(0) {
+        return Err(Problem::malformed("`until_seconds` must be 1 at least"));
+    }
     let (mut store, id) = find(asked, session)?;
     let request = request(&mut store, &id)?;
     if request.shown_sha256 != shown_sha256 {

@@ -64,6 +64,8 @@ fn the_approver_says_yes_to_what_they_saw_or_no() {
     let place = format!("POST /v1/approvals/{id}");
     let unseen = json!({"passphrase": PASSPHRASE, "shown_sha256": "0".repeat(64)});
     told(&server, &format!("{place}/approve"), &unseen, 409);
+    let never = json!({"passphrase": PASSPHRASE, "shown_sha256": shown, "until_seconds": 0});
+    told(&server, &format!("{place}/approve"), &never, 400);
     let approved = told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 200);
     assert_eq!((&approved["state"], &approved["decided"]["method"]), (&json!("approved"), &json!("passphrase")), "{approved}");
     told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 409);
