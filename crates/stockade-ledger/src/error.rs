@@ -164,6 +164,12 @@ impl LedgerError {
         move |error| Self::File { step, path: path.to_owned(), source: Arc::new(error) }
     }
 
+    /// Whether it may be only this connection that cannot: it was opened while the file could not be written to, and stays so whatever becomes of the
+    /// file. Not said of a disk that failed: what did not reach it must not be taken for written by whoever opens the file anew.
+    pub fn passes_with_opening(&self) -> bool {
+        matches!(self, Self::Database { problem: Problem::ReadOnly | Problem::CannotOpen, .. })
+    }
+
     /// What a person can do about it.
     pub fn hint(&self) -> Option<String> {
         let parent = |path: &Path| shown(path.parent().unwrap_or(path));

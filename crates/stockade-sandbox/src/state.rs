@@ -29,6 +29,7 @@ use stockade_core::result::Change;
 use stockade_core::spec::MountMode;
 
 use crate::guard::Guard;
+use crate::killed::{self, Left};
 use crate::workspace::change::{Moment, Stamp};
 use crate::workspace::{remove, strays};
 
@@ -223,6 +224,8 @@ pub struct Swept {
     pub removed: Vec<SandboxId>,
     /// What was being removed by somebody else already, and is gone now.
     pub finished: Vec<SandboxId>,
+    /// Of which owner was killed, and of which is written down by now what it left.
+    pub settled: Vec<SandboxId>,
     /// What could not be removed, and why.
     pub failed: Vec<StateError>,
 }
@@ -367,7 +370,10 @@ impl Sandboxes {
             }
             let keep_it = match read_record(&directory, &id) {
                 // A beginning that lies ahead is one from before the clock was put back: as good as now.
-                Ok(record) => record.kept.is_some() && now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64,
+                Ok(record) => {
+                    let is_recent = now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64;
+                    record.kept.is_some() && is_recent && self.settle(&directory, record, &mut swept)
+                }
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(StateError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => may_be_half_made,
                 // What cannot be read this time may be somebody's work.
@@ -388,6 +394,24 @@ impl Sandboxes {
             }
         }
         Ok(swept)
+    }
+
+    /// Says what an owner that was killed left of its overlay; whether anything is to be kept.
+    fn settle(&self, directory: &Path, record: Record, swept: &mut Swept) -> bool {
+        let (settled, stays) = match killed::look(directory, &record) {
+            Left::AsSaid => return true,
+            Left::Changes(settled) => (settled, true),
+            // It did not end, so what it wrote elsewhere is still to be looked at.
+            Left::Nothing => (Record { kept: None, ..record }, false),
+        };
+        match write_record(directory, &settled) {
+            Ok(()) => swept.settled.push(settled.id),
+            Err(error) => {
+                swept.failed.push(error);
+                return true;
+            }
+        }
+        stays
     }
 
     /// Removes the directory of a sandbox whose owner is gone, whatever can be read of it.

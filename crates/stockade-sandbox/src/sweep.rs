@@ -15,7 +15,7 @@ use crate::state::{Sandboxes, StateError};
 /// How far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// At directories; at the rest only when one was removed. What every run does, because it costs next to nothing.
+    /// At directories; at the rest only when one was found whose owner had not seen to it. What every run does, because it costs next to nothing.
     Directories,
     /// At everything: the last sweep may itself have been killed after it had removed the directory.
     Everything,
@@ -32,7 +32,8 @@ pub fn sweep(state: &Path, runtime: &Path, keep: Duration, extent: Extent) -> Re
     if extent == Extent::Everything {
         sweep_sockets(&sandboxes, runtime);
     }
-    if extent == Extent::Everything || !swept.removed.is_empty() || !swept.finished.is_empty() {
+    let dead = [&swept.removed, &swept.finished, &swept.settled];
+    if extent == Extent::Everything || dead.iter().any(|ids| !ids.is_empty()) {
         sweep_groups(&sandboxes);
     }
     swept.failed.into_iter().next().map_or(Ok(swept.removed), Err)

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use stockade_broker::hygiene;
 use stockade_gateway::approvals::{Decider, Store};
-use stockade_gateway::approver::{Credential, CredentialError};
+use stockade_gateway::approver::{Credential, CredentialError, Way};
 use stockade_store::person;
 use zeroize::Zeroizing;
 
@@ -18,20 +18,55 @@ pub(crate) const STEP: &str = "approver";
 /// Names the descriptor that the passphrase is read from.
 const DESCRIPTOR: &str = "STOCKADE_APPROVER_FD";
 
+/// Why somebody has not shown who they are.
+#[derive(Debug)]
+pub(crate) enum Unshown {
+    /// The credential says so.
+    Credential(CredentialError),
+    /// It could not be tried.
+    Failed(Failure),
+}
+
+impl From<Failure> for Unshown {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<CredentialError> for Unshown {
+    fn from(error: CredentialError) -> Self {
+        Self::Credential(error)
+    }
+}
+
+impl From<Unshown> for Failure {
+    fn from(unshown: Unshown) -> Self {
+        match unshown {
+            Unshown::Credential(error) => failure(&error),
+            Unshown::Failed(failure) => failure,
+        }
+    }
+}
+
 /// Whoever typed a command, having shown who they are where a credential is set up. `what` is what they are about to do.
 pub(crate) fn demand(what: &str, context: &Context) -> Result<Decider, Failure> {
+    show(what, context).map_err(Failure::from)
+}
+
+/// The same for whoever asks again after a wrong passphrase.
+pub(crate) fn show(what: &str, context: &Context) -> Result<Decider, Unshown> {
     let places = context.places()?;
     let by = person::name();
-    let Some(credential) = Credential::load(places).map_err(|error| failure(&error))? else {
+    let Some(credential) = Credential::load(places)? else {
         return Ok(Decider { by, approver: None });
     };
     if let Some(uid) = credential.approver_uid() {
-        return Err(failure(&CredentialError::OtherUid(uid)));
+        return Err(CredentialError::OtherUid(uid).into());
     }
     hygiene::keep_to_ourselves().map_err(|errno| Failure::new(STEP, format!("this process cannot be made undumpable: {errno}")))?;
     let passphrase = passphrase(&format!("The approver's passphrase, to {what} (not shown): "), context)?;
-    let mut store = Store::open(&places.state).map_err(|error| failure(&CredentialError::Store(error)))?;
-    let approver = credential.open(&passphrase, &mut store, now()).map_err(|error| failure(&error))?;
+    let mut store = Store::open(&places.state).map_err(CredentialError::Store)?;
+    let approver = credential.open(&passphrase, &mut store, Way::Terminal, now())?;
     Ok(Decider { by, approver: Some(approver) })
 }
 

@@ -31,13 +31,15 @@ pub(crate) enum FailureKind {
     Broken,
     /// The program is missing inside, cannot be executed, or is not on the exec list.
     NoProgram,
+    /// There is no room for it until something else ends.
+    Full,
 }
 
 impl FailureKind {
     /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
-            Self::Broken => 125,
+            Self::Broken | Self::Full => 125,
             Self::NoProgram => 127,
         }
     }
@@ -52,6 +54,11 @@ impl Failure {
     /// The program cannot be run inside (127).
     pub(crate) fn no_program(step: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of(FailureKind::NoProgram, step, message)
+    }
+
+    /// There is no room for it now (125).
+    pub(crate) fn full(step: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(FailureKind::Full, step, message)
     }
 
     /// An error with its chain of causes, as a failure of `step` (125).
@@ -101,8 +108,8 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_the_contract() {
-        let kinds = [FailureKind::Broken, FailureKind::NoProgram];
-        assert_eq!(kinds.map(FailureKind::code), [125, 127]);
+        let kinds = [FailureKind::Broken, FailureKind::NoProgram, FailureKind::Full];
+        assert_eq!(kinds.map(FailureKind::code), [125, 127, 125]);
     }
 
     #[test]

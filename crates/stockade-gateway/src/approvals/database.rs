@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../schema/001_approvals.sql"),
     include_str!("../../schema/002_carried.sql"),
     include_str!("../../schema/003_told.sql"),
+    include_str!("../../schema/004_ways.sql"),
 ];
 /// How long somebody else may hold it.
 const PATIENCE: Duration = Duration::from_secs(30);

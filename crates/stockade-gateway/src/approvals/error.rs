@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::request::State;
-use super::store::{MOST_PENDING, MOST_SHOWN};
+use super::store::{MOST_OF_AGENT, MOST_PENDING, MOST_SHOWN};
 
 /// Why the store of requests cannot do what it was asked for. Whatever it is, nothing runs.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,9 @@ pub enum ApprovalError {
     /// Too many wait.
     #[error("{MOST_PENDING} requests wait for a person already")]
     TooMany,
+    /// Too many of one agent's wait.
+    #[error("{MOST_OF_AGENT} requests of this agent wait for a person already")]
+    TooManyOfAgent,
     /// It could not be shown whole.
     #[error("it is too long to be shown to a person whole: {0} bytes, and {MOST_SHOWN} are the most")]
     TooLong(usize),
@@ -91,7 +94,7 @@ impl ApprovalError {
     /// What a person can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::TooMany => Some("stockade approvals list; each can be approved or denied"),
+            Self::TooMany | Self::TooManyOfAgent => Some("stockade approvals list; each can be approved or denied"),
             Self::TooLong(_) => Some("put the text into a file and run that"),
             Self::NoRequest(_) | Self::Decided { .. } => Some("stockade approvals list"),
             Self::NoGrant(_) => Some("stockade grants list"),

@@ -44,6 +44,6 @@ pub use error::ApprovalError;
 pub use news::{Happened, News, Telling};
 pub use request::{Request, RequestId, State};
 pub(crate) use store::pass_time;
-pub use store::{Asking, MOST_PENDING, MOST_SHOWN, Otherwise, Scope, Settled, Store, Waiting};
+pub use store::{Asking, MOST_OF_AGENT, MOST_PENDING, MOST_SHOWN, Otherwise, Scope, Settled, Store, Waiting};
 pub(crate) use warrant::Statement;
 pub use warrant::{Decider, Method, Warrant};

@@ -12,8 +12,10 @@ use super::warrant::{DESTRUCTIVE, Decider, Method, Statement, Warrant};
 use crate::approver::Credential;
 use crate::grants;
 
-/// Requests that may wait at a time. More are refused, so that the oldest stay in sight.
+/// Requests that may wait at a time: of a person, and as many of all agents. More are refused, so that the oldest stay in sight.
 pub const MOST_PENDING: i64 = 100;
+/// Requests of one agent that may wait at a time: one alone does not fill what all have.
+pub const MOST_OF_AGENT: i64 = 20;
 /// Bytes of what a person is shown.
 pub const MOST_SHOWN: usize = 64 << 10;
 /// How long a request waits.
@@ -142,7 +144,7 @@ impl Store {
         let sha256 = shown_sha256(asking.shown);
         let fresh = RequestId::fresh().ok_or(ApprovalError::NoRandom)?;
         let rules = serde_json::to_string(asking.rules).unwrap_or_default();
-        let mut too_many = false;
+        let mut too_many = None;
         let settled = self.within("use", |transaction| {
             pass_time(transaction, now)?;
             if let Some(warrant) = grants::usable(transaction, &digest, &sha256, asking.session, credential)? {
@@ -189,9 +191,8 @@ impl Store {
             if otherwise == Otherwise::Leave {
                 return Ok(Some(Settled::Open));
             }
-            let pending: i64 = transaction.query_row("SELECT count(*) FROM requests WHERE state = 'pending'", [], |row| row.get(0))?;
-            if pending >= MOST_PENDING {
-                too_many = true;
+            too_many = crowd(transaction, &asking.bound.principal)?;
+            if too_many.is_some() {
                 return Ok(None);
             }
             forget(transaction, now)?;
@@ -218,7 +219,7 @@ impl Store {
         })?;
         match settled {
             Some(settled) => Ok(settled),
-            None => Err(if too_many { ApprovalError::TooMany } else { self.damaged("nothing came of a request") }),
+            None => Err(too_many.unwrap_or_else(|| self.damaged("nothing came of a request"))),
         }
     }
 
@@ -313,7 +314,7 @@ impl Store {
         let all =
             format!("SELECT {} FROM requests WHERE state = 'pending' AND expires > ?1 ORDER BY asked, rowid LIMIT ?2", Request::COLUMNS);
         let mut statement = self.connection.prepare(&all).map_err(failed)?;
-        let found = statement.query_map(params![now, MOST_PENDING], Request::read).map_err(failed)?;
+        let found = statement.query_map(params![now, 2 * MOST_PENDING], Request::read).map_err(failed)?;
         found.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
@@ -326,7 +327,7 @@ impl Store {
                 Request::COLUMNS
             );
             let mut statement = transaction.prepare(&all)?;
-            statement.query_map([MOST_PENDING + MOST_KEPT], Request::read)?.collect()
+            statement.query_map([2 * MOST_PENDING + MOST_KEPT], Request::read)?.collect()
         })
     }
 
@@ -363,6 +364,20 @@ pub(crate) fn pass_time(transaction: &Transaction<'_>, now: i64) -> rusqlite::Re
         .execute("UPDATE requests SET state = 'expired' WHERE state IN ('pending', 'approved', 'denied') AND expires <= ?1", [now])?;
     transaction.execute("DELETE FROM grants WHERE expires <= ?1", [now])?;
     Ok(())
+}
+
+/// Why no more may wait for whoever asks. Agents share their room, and each has its part of it; what a person waits for is counted by itself, so that no
+/// agent takes their place.
+fn crowd(transaction: &Transaction<'_>, principal: &str) -> rusqlite::Result<Option<ApprovalError>> {
+    let count = "SELECT count(*) FILTER (WHERE principal = ?1), count(*) FILTER (WHERE substr(principal, 1, 7) = 'Agent::') \
+                 FROM requests WHERE state = 'pending'";
+    let (own, agents): (i64, i64) = transaction.query_row(count, [principal], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let is_agent = principal.starts_with("Agent::");
+    if is_agent && own >= MOST_OF_AGENT {
+        return Ok(Some(ApprovalError::TooManyOfAgent));
+    }
+    let in_its_room = if is_agent { agents } else { own };
+    Ok((in_its_room >= MOST_PENDING).then_some(ApprovalError::TooMany))
 }
 
 /// Forgets what is over and nobody will look at.

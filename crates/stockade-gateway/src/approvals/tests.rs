@@ -6,7 +6,7 @@ use stockade_store::places::Places;
 
 use super::store::{APPROVED_FOR, DENIED_FOR, PENDING_FOR};
 use super::*;
-use crate::approver::{Approver, Credential, CredentialError};
+use crate::approver::{Approver, Credential, CredentialError, Way};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -214,7 +214,7 @@ fn what_cannot_be_undone_needs_a_credential() {
     store.connection.execute("UPDATE requests SET state = 'approved', decided = 1, decided_by = 'me', method = 'same-uid'", []).unwrap();
     assert!(waits(settle(&mut store, &bound, None, NOW)).void.is_some());
     let credential = Credential::set(&places, b"correct horse").unwrap();
-    let approver = credential.open(b"correct horse", &mut store, NOW).unwrap();
+    let approver = credential.open(b"correct horse", &mut store, Way::Terminal, NOW).unwrap();
     let second = waits(settle(&mut store, &bound, Some(&credential), NOW));
     approve(&mut store, &second, Scope::Once, &Decider { by: "me".to_owned(), approver: Some(approver) }, NOW).unwrap();
     let Ok(Settled::Approved(warrant)) = settle(&mut store, &bound, Some(&credential), NOW) else { panic!() };
@@ -228,7 +228,8 @@ fn with_a_credential_what_is_written_by_hand_does_not_count() {
     let places = places(root.path());
     let mut store = Store::open(&places.state).unwrap();
     let credential = Credential::set(&places, b"correct horse").unwrap();
-    let decider = Decider { by: "me".to_owned(), approver: Some(credential.open(b"correct horse", &mut store, NOW).unwrap()) };
+    let decider =
+        Decider { by: "me".to_owned(), approver: Some(credential.open(b"correct horse", &mut store, Way::Terminal, NOW).unwrap()) };
     let settle = |store: &mut Store, word: &str| settle(store, &call(word), Some(&credential), NOW);
     let forged = |store: &mut Store, word: &str, sql: &str| {
         waits(settle(store, word));
@@ -285,6 +286,27 @@ fn many_requests_do_not_push_out_the_first() {
     waits(settle(&mut store, &call("more"), None, NOW + 200));
     let long = call(&"x".repeat(MOST_SHOWN));
     assert!(matches!(settle(&mut store, &long, None, NOW + 200), Err(ApprovalError::TooLong(_))));
+}
+
+/// One agent does not fill what all have, and all of them do not take the person's place.
+#[test]
+fn agents_keep_nobody_else_from_asking() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = Store::open(root.path()).unwrap();
+    let of = |agent: i64, word: i64| Bound { principal: format!("Agent::\"a/{agent}\""), ..call(&word.to_string()) };
+    for agent in 0..MOST_PENDING / MOST_OF_AGENT {
+        for word in 0..MOST_OF_AGENT {
+            waits(settle(&mut store, &of(agent, word), None, NOW));
+        }
+        let more = settle(&mut store, &of(agent, MOST_OF_AGENT), None, NOW);
+        assert!(matches!(more, Err(ApprovalError::TooManyOfAgent)), "{more:?}");
+    }
+    assert!(matches!(settle(&mut store, &of(-1, 0), None, NOW), Err(ApprovalError::TooMany)));
+    for number in 0..MOST_PENDING {
+        waits(settle(&mut store, &call(&number.to_string()), None, NOW));
+    }
+    assert!(matches!(settle(&mut store, &call("more"), None, NOW), Err(ApprovalError::TooMany)));
+    assert_eq!(store.pending(NOW).unwrap().len() as i64, 2 * MOST_PENDING, "all of them are shown");
 }
 
 #[test]
@@ -424,7 +446,8 @@ fn what_is_approved_is_what_was_seen() {
     let places = places(root.path());
     let mut store = Store::open(&places.state).unwrap();
     let credential = Credential::set(&places, b"correct horse").unwrap();
-    let decider = Decider { by: "me".to_owned(), approver: Some(credential.open(b"correct horse", &mut store, NOW).unwrap()) };
+    let decider =
+        Decider { by: "me".to_owned(), approver: Some(credential.open(b"correct horse", &mut store, Way::Terminal, NOW).unwrap()) };
     let (good, bad) = (
         waits(settle(&mut store, &call("pull"), Some(&credential), NOW)),
         waits(settle(&mut store, &call("push"), Some(&credential), NOW)),
@@ -515,7 +538,7 @@ fn another_user_approves_by_a_signature_and_nobody_else_does() {
     std::fs::write(asker.machine.join("approver.json"), approver.document(7, Path::new("/run/x")).unwrap()).unwrap();
     let credential = Credential::load(&asker).unwrap().unwrap();
     let mut store = Store::open(&asker.state).unwrap();
-    let refused = credential.open(b"correct horse", &mut store, NOW);
+    let refused = credential.open(b"correct horse", &mut store, Way::Terminal, NOW);
     assert!(matches!(refused, Err(CredentialError::OtherUid(7))), "{refused:?}");
     let destructive = Bound { effect: "destructive".to_owned(), ..call("push") };
     let waiting = waits(settle(&mut store, &destructive, Some(&credential), NOW));

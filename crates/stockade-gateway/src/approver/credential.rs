@@ -18,6 +18,7 @@ use stockade_policy::pack::{BadKey, PublicKey, SigningKey};
 use stockade_store::places::Places;
 use stockade_store::sealed::{self, SealError, SealedSeed};
 
+use super::attempts::Way;
 use crate::approvals::{ApprovalError, Method, Store, directory};
 
 /// The form of the file.
@@ -166,12 +167,12 @@ impl Credential {
     }
 
     /// Opens it. The guess is counted before it is tried, so that killing this process saves nobody from the count.
-    pub fn open(&self, passphrase: &[u8], store: &mut Store, now: i64) -> Result<Approver, CredentialError> {
+    pub fn open(&self, passphrase: &[u8], store: &mut Store, way: Way, now: i64) -> Result<Approver, CredentialError> {
         let sealed = match &self.opens {
             Opens::Passphrase(sealed) => sealed,
             Opens::Uid(uid, _) => return Err(CredentialError::OtherUid(*uid)),
         };
-        store.begin_attempt(now)?;
+        store.begin_attempt(way, now)?;
         let seed = sealed::open(sealed, passphrase, &bound(&self.public)).map_err(|error| match error {
             SealError::Wrong => CredentialError::Wrong,
             other => CredentialError::Form { path: self.path.clone(), why: other.to_string() },
@@ -180,7 +181,7 @@ impl Credential {
         if signing.public().ok().as_ref() != Some(&self.public) {
             return Err(CredentialError::Form { path: self.path.clone(), why: "its two halves do not belong together".to_owned() });
         }
-        store.forget_attempts()?;
+        store.forget_attempts(way)?;
         Ok(Approver::new(signing, Method::Passphrase))
     }
 
@@ -353,15 +354,21 @@ mod tests {
         let found = Credential::load(&places).unwrap().unwrap();
         assert_eq!((found.key_id(), found.place), (made.key_id(), Place::State));
         let mut store = Store::open(&places.state).unwrap();
-        let approver = found.open(b"correct horse", &mut store, 1000).unwrap();
+        let approver = found.open(b"correct horse", &mut store, Way::Terminal, 1000).unwrap();
         assert!(found.verifies(b"x", &approver.sign(b"x")) && !found.verifies(b"y", &approver.sign(b"x")));
         for _ in 0..3 {
-            assert!(matches!(found.open(b"wrong horse", &mut store, 1000), Err(CredentialError::Wrong)));
+            assert!(matches!(found.open(b"wrong horse", &mut store, Way::Terminal, 1000), Err(CredentialError::Wrong)));
         }
         // The right one waits as well: else waiting would tell right from wrong.
-        let slow = found.open(b"correct horse", &mut store, 1000);
+        let slow = found.open(b"correct horse", &mut store, Way::Terminal, 1000);
         assert!(matches!(slow, Err(CredentialError::Store(ApprovalError::Slow(1..=8)))), "{slow:?}");
-        assert!(found.open(b"correct horse", &mut store, 1100).is_ok());
+        // Over HTTP an agent guesses, and that is no reason for a person to wait, nor the other way round.
+        for _ in 0..3 {
+            assert!(matches!(found.open(b"wrong horse", &mut store, Way::Http, 1100), Err(CredentialError::Wrong)));
+        }
+        assert!(found.open(b"correct horse", &mut store, Way::Terminal, 1100).is_ok());
+        let slow = found.open(b"correct horse", &mut store, Way::Http, 1100);
+        assert!(matches!(slow, Err(CredentialError::Store(ApprovalError::Slow(1..=8)))), "{slow:?}");
         assert!(Credential::remove(&places).unwrap() && !Credential::remove(&places).unwrap());
     }
 
@@ -382,7 +389,7 @@ mod tests {
         let other = SigningKey::from_seed([7; 32]).public().unwrap().to_hex();
         std::fs::write(made.path(), text.replace(&made.public.to_hex(), &other)).unwrap();
         let changed = Credential::load(&places).unwrap().unwrap();
-        assert!(matches!(changed.open(b"correct horse", &mut store, 1000), Err(CredentialError::Wrong)));
+        assert!(matches!(changed.open(b"correct horse", &mut store, Way::Terminal, 1000), Err(CredentialError::Wrong)));
         std::fs::remove_file(made.path()).unwrap();
         std::os::unix::fs::symlink("/dev/null", made.path()).unwrap();
         assert!(matches!(Credential::load(&places), Err(CredentialError::File { .. })));

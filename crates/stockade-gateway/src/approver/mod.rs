@@ -14,5 +14,6 @@ mod attempts;
 mod credential;
 mod key;
 
+pub use attempts::Way;
 pub use credential::{Approver, Credential, CredentialError, Place};
 pub use key::Made;

@@ -26,7 +26,7 @@ use std::io::{BufRead, IsTerminal, Read};
 use stockade_core::escape::reveal;
 use stockade_core::result::Decision as Told;
 use stockade_gateway::approvals::{ApprovalError, Asking, Bound, Method, Otherwise, RequestId, Settled, Store, Wanted};
-use stockade_gateway::approver::{Credential, CredentialError};
+use stockade_gateway::approver::{Credential, CredentialError, Way};
 use stockade_ledger::receipt::Approval;
 use stockade_ledger::redact::{Counts, Redact};
 use stockade_policy::capability::Effect;
@@ -242,13 +242,22 @@ impl Question {
                 let Some(id) = RequestId::parse(&waiting.id) else {
                     return Err(Failure::new("approvals", "the request that was filed has no name"));
                 };
+                let step = self.next_step(&id, credential.as_ref());
                 if let Some(program) = assembled.notify.as_deref().filter(|_| waiting.times == 1) {
-                    notify::tell(program, &id, &self.principal, &title, context);
+                    notify::tell(program, &step, &self.principal, &title, context);
                 }
-                let told = Told { approval_id: Some(waiting.id), suggest: Some(approve_command(&id)), ..self.told.clone() };
-                Ok(Answer::Waits(told, Filed { id, shown, own: self.own }))
+                let told = Told { approval_id: Some(waiting.id), suggest: Some(step), ..self.told.clone() };
+                if !self.needs_credential(credential.as_ref()) {
+                    return Ok(Answer::Waits(told, Filed { id, shown, own: self.own }));
+                }
+                // Nobody is asked where their yes would not count.
+                let reason = told.reason.map_or_else(String::new, |reason| format!("{reason}; "));
+                let told = Told { reason: Some(format!("{reason}{}", ApprovalError::NeedsCredential)), ..told };
+                Ok(Answer::Waits(told, Filed { id, shown, own: OwnWord::DoesNotCount }))
             }
-            Err(error @ (ApprovalError::TooMany | ApprovalError::TooLong(_))) => Ok(Answer::Refused(self.refusal(error.to_string()))),
+            Err(error @ (ApprovalError::TooMany | ApprovalError::TooManyOfAgent | ApprovalError::TooLong(_))) => {
+                Ok(Answer::Refused(self.refusal(error.to_string())))
+            }
             Err(error) => Err(failure(&error)),
         }
     }
@@ -265,7 +274,7 @@ impl Question {
         if let Some(uid) = credential.and_then(Credential::approver_uid) {
             return Ok(Answer::Refused(self.refusal(CredentialError::OtherUid(uid).to_string())));
         }
-        if credential.is_none() && self.effect == Effect::Destructive {
+        if self.needs_credential(credential) {
             let why = "a destructive call needs an approver credential, and none is set up (stockade approvals credential set)";
             return Ok(Answer::Refused(self.refusal(why.to_owned())));
         }
@@ -283,13 +292,24 @@ impl Question {
         }
         let Some(credential) = credential else { return Ok(Answer::Yes(approval(Method::SameUid))) };
         let passphrase = crate::passphrase::ask("The approver's passphrase (not shown): ", approver::STEP, context)?;
-        match credential.open(&passphrase, store, now()) {
+        match credential.open(&passphrase, store, Way::Terminal, now()) {
             Ok(_) => Ok(Answer::Yes(approval(Method::Passphrase))),
             Err(error @ (CredentialError::Wrong | CredentialError::Store(ApprovalError::Slow(_)))) => {
                 Ok(Answer::Refused(self.refusal(error.to_string())))
             }
             Err(error) => Err(approver::failure(&error)),
         }
+    }
+
+    /// Whether nobody can say yes before a credential is set up.
+    fn needs_credential(&self, credential: Option<&Credential>) -> bool {
+        credential.is_none() && self.effect == Effect::Destructive
+    }
+
+    /// What a person types so that it may run.
+    fn next_step(&self, id: &RequestId, credential: Option<&Credential>) -> String {
+        let approve = approve_command(id);
+        if self.needs_credential(credential) { format!("stockade approvals credential set && {approve}") } else { approve }
     }
 
     fn refusal(&self, why: String) -> Told {

@@ -8,9 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stockade_gateway::approvals::RequestId;
-
-use super::approve_command;
 use crate::Context;
 
 /// The next message is not sent before this time is over.
@@ -28,21 +25,21 @@ const VARIABLES: [&str; 6] = ["HOME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"
 static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Tells of a new request. What goes wrong is a warning: the request waits either way.
-pub(super) fn tell(program: &str, id: &RequestId, principal: &str, title: &str, context: &Context) {
+pub(super) fn tell(program: &str, step: &str, principal: &str, title: &str, context: &Context) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.is_some_and(|last| last.elapsed() < PAUSE) {
         return;
     }
     *last = Some(Instant::now());
     drop(last);
-    let text = unmarked(&format!("{principal} asks: {title}\n{}", approve_command(id)));
+    let text = unmarked(&format!("{principal} asks: {title}\n{}", step));
     let told = match context.steward() {
         Some(steward) => steward.tell(program, &text).map_err(|failure| failure.message),
         // Its end is nobody's business, but it must not last, nor stay in the table of processes.
         None => run(program, &text, context).map(|child| drop(std::thread::spawn(move || end(child)))),
     };
     if let Err(why) = told {
-        context.printer.warning(format!("nobody is told that {id} waits: {why} (approvals.notify.command)"));
+        context.printer.warning(format!("nobody is told that a request waits ({step}): {why} (approvals.notify.command)"));
     }
 }
 

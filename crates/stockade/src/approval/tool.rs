@@ -3,7 +3,7 @@
 //! The server runs already. So a call is bound to what it was started with, once, and to its own name, arguments and rules each time.
 
 use stockade_core::result::Decision as Told;
-use stockade_gateway::approvals::{ApprovalError, Asking, Bound, Input, Otherwise, Settled, Store, Wanted};
+use stockade_gateway::approvals::{ApprovalError, Asking, Bound, Input, Otherwise, RequestId, Settled, Store, Wanted};
 use stockade_gateway::approver::Credential;
 use stockade_ledger::receipt::Approval;
 use stockade_ledger::redact::Redact;
@@ -77,10 +77,12 @@ impl Frame {
                 let why = question.told.reason.as_deref().unwrap_or("the rules want a person to approve it");
                 let told =
                     question.refusal(format!("{why}; the request {} waits for a person: call again when it is approved", waiting.id));
-                let suggest = Some(format!("stockade approvals approve {}", waiting.id));
+                let suggest = RequestId::parse(&waiting.id).map(|id| question.next_step(&id, credential.as_ref()));
                 Ok(Err(Told { approval_id: Some(waiting.id), suggest, ..told }))
             }
-            Err(error @ (ApprovalError::TooMany | ApprovalError::TooLong(_))) => Ok(Err(question.refusal(error.to_string()))),
+            Err(error @ (ApprovalError::TooMany | ApprovalError::TooManyOfAgent | ApprovalError::TooLong(_))) => {
+                Ok(Err(question.refusal(error.to_string())))
+            }
             Err(error) => Err(failure(&error)),
         }
     }

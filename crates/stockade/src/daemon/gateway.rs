@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use stockade_sandbox::drive::Ending;
 use stockade_sandbox::letter;
 use stockade_sandbox::signals::{Sender, Signals};
 use stockade_store::places::Places;
@@ -25,14 +27,21 @@ use crate::visitor::Visitor;
 /// How long a visitor may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What the receipt of a run says that did not end by itself.
+const CUT: &str = "cancelled: the daemon was told to end, and everything in the sandbox was killed";
+
+/// How a visitor's program ends before its time.
+pub(super) struct Stopping<'a> {
+    /// Sends it signals.
+    pub(super) stop: &'a Arc<Sender>,
+    /// Where they arrive.
+    pub(super) signals: &'a Signals,
+    /// Whether the daemon's own end is why.
+    pub(super) cut: &'a AtomicBool,
+}
+
 /// Does what one visitor asks for.
-pub(super) fn attend(
-    stream: &UnixStream,
-    places: &Places,
-    standing: &Arc<Standing>,
-    stop: &Arc<Sender>,
-    signals: &Signals,
-) -> std::io::Result<()> {
+pub(super) fn attend(stream: &UnixStream, places: &Places, standing: &Arc<Standing>, stopping: &Stopping<'_>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some((ask, streams)) = letter::receive::<Ask>(stream)? else { return Ok(()) };
@@ -50,11 +59,11 @@ pub(super) fn attend(
             let visitor = Arc::new(Visitor::new(stdin, stdout, stderr));
             let guess = Guess::at(&(&words, &directory, &variables), Some(standing));
             let environment = Environment::of_visitor(variables, directory);
-            let watcher = watch(stream, stop)?;
+            let watcher = watch(stream, stopping.stop)?;
             let (answer, told) = match Cli::read(&words) {
                 Ok(Cli { verb: Verb::Run(args), output }) => {
                     let context = Context::of_visitor(output, environment, Arc::clone(&visitor), Arc::clone(standing));
-                    do_run(&args, places, signals, guess, &context, &visitor)
+                    do_run(&args, places, stopping, guess, &context, &visitor)
                 }
                 Ok(_) | Err(_) => (yourself("this is no run"), None),
             };
@@ -93,7 +102,7 @@ fn watch(stream: &UnixStream, stop: &Arc<Sender>) -> std::io::Result<std::thread
 fn do_run(
     args: &RunArgs,
     places: &Places,
-    signals: &Signals,
+    stopping: &Stopping<'_>,
     guess: Guess,
     context: &Context,
     visitor: &Visitor,
@@ -121,7 +130,13 @@ fn do_run(
             context.printer.detail("the daemon has a sandbox ready");
             Ok(Some(ground))
         },
-        |assembled, perform| run::in_streams(&assembled.spec, context, |streams| perform(streams, Some(signals))),
+        |assembled, perform| {
+            let (mut done, remains) = run::in_streams(&assembled.spec, context, |streams| perform(streams, Some(stopping.signals)))?;
+            if done.outcome.ending == Ending::Signal(libc::SIGKILL) && stopping.cut.load(Ordering::SeqCst) {
+                done.violations.push(CUT.to_owned());
+            }
+            Ok((done, remains))
+        },
     );
     if let Some(why) = declined.take() {
         return (Answer::Yourself { why }, None);

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use stockade_store::places::Places;
 use stockade_store::private_dir::ensure_private_dir;
 
 use super::ear::Ear;
+use super::gateway::Stopping;
 use super::{Standing, confine, gateway, launcher, lock, socket};
 use crate::Context;
 use crate::cli::ServeArgs;
@@ -176,10 +178,10 @@ fn take_visitors(
         let Ok((stop, theirs)) = Signals::sent() else { continue };
         let stop = Arc::new(stop);
         let entered = visitors.enter(&stop);
-        let (places, standing) = (places.clone(), Arc::clone(standing));
+        let (places, standing, cut) = (places.clone(), Arc::clone(standing), Arc::clone(&visitors.cut));
         let attended = std::thread::Builder::new().name("stockade-call".into()).spawn(move || {
             // A visitor that cannot be answered is gone.
-            let _ = gateway::attend(&stream, &places, &standing, &stop, &theirs);
+            let _ = gateway::attend(&stream, &places, &standing, &Stopping { stop: &stop, signals: &theirs, cut: &cut });
             drop(entered);
         });
         // Without a thread the stream is closed, and they do it themselves.
@@ -191,6 +193,8 @@ fn take_visitors(
 #[derive(Debug, Default)]
 struct Visitors {
     here: Mutex<(u64, HashMap<u64, Arc<Sender>>)>,
+    /// Whether those who are still here are cut short.
+    cut: Arc<AtomicBool>,
 }
 
 /// One of them; gone with the value.
@@ -220,6 +224,7 @@ impl Visitors {
             }
         };
         until(Instant::now() + DRAIN);
+        self.cut.store(true, Ordering::SeqCst);
         self.here().1.values().for_each(|stop| stop.send(libc::SIGKILL));
         until(Instant::now() + LAST_WORDS);
     }

@@ -119,6 +119,11 @@ impl Standing {
         }
         Ok(ledger)
     }
+
+    /// The next call opens it anew.
+    pub(crate) fn forget_ledger(&self, directory: &Path) {
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner).retain(|open| open.directory != directory);
+    }
 }
 
 fn file_of(directory: &Path) -> Option<(u64, u64)> {

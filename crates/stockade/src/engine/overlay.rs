@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  made (first call that may write) ─▶ free ─▶ taken by one call ─▶ free … ─▶ finished: kept where something changed, else removed
+//!                                       └─ unchanged, and another agent needs the room ─▶ removed; the next call makes another
 //! ```
 //!
 //! Each call has a jail of its own, with the programs that its verdict names; only the layer of changes beneath the workspace is the same. The
@@ -11,7 +12,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stockade_core::id::SandboxId;
 use stockade_core::result::{Change, ChangeKind};
@@ -35,7 +36,17 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The overlays of one surface.
 #[derive(Debug, Default)]
 pub(crate) struct Overlays {
-    known: Mutex<HashMap<(AgentName, PathBuf), Arc<Overlay>>>,
+    known: Mutex<HashMap<Whose, Known>>,
+}
+
+/// The agent and its workspace.
+type Whose = (AgentName, PathBuf);
+
+#[derive(Debug)]
+struct Known {
+    overlay: Arc<Overlay>,
+    /// When a call last asked for it.
+    used: Instant,
 }
 
 /// One overlay.
@@ -82,35 +93,54 @@ impl Overlays {
         let workspace = assembled.spec.workspace.path.as_path();
         let mut known = lock(&self.known);
         let key = (agent.clone(), workspace.to_owned());
-        if let Some(overlay) = known.get(&key) {
+        if let Some(Known { overlay, used }) = known.get_mut(&key) {
             let is_wanted = match assembled.spec.workspace.mode {
                 MountMode::Overlay => true,
                 MountMode::Ro => overlay.shows_something(),
                 MountMode::Rw => false,
             };
+            *used = Instant::now();
             return Ok(is_wanted.then(|| Arc::clone(overlay)));
         }
         if assembled.spec.workspace.mode != MountMode::Overlay {
             return Ok(None);
         }
         if known.len() >= MOST {
-            return Err(Failure::new("sandbox", format!("{MOST} agents have a sandbox here already")));
+            let spare = spare(&known).ok_or_else(full)?;
+            if let Some(Known { overlay, .. }) = known.remove(&spare) {
+                overlay.finish()?;
+            }
         }
         let overlay = Arc::new(Overlay::make(agent, assembled)?);
-        known.insert(key, Arc::clone(&overlay));
+        known.insert(key, Known { overlay: Arc::clone(&overlay), used: Instant::now() });
         Ok(Some(overlay))
     }
 
     /// The sandbox that an agent has in a workspace, if it has one yet.
     pub(crate) fn sandbox_of(&self, agent: &AgentName, workspace: &Path) -> Option<SandboxId> {
-        lock(&self.known).get(&(agent.clone(), workspace.to_owned())).map(|overlay| overlay.owned.id.clone())
+        lock(&self.known).get(&(agent.clone(), workspace.to_owned())).map(|known| known.overlay.owned.id.clone())
     }
 
     /// Ends them all. What changed is kept like the overlay of a run; what did not leaves nothing.
     pub(crate) fn finish(&self) -> Vec<Result<Kept, Failure>> {
         let known = std::mem::take(&mut *lock(&self.known));
-        known.into_values().filter_map(|overlay| overlay.finish().transpose()).collect()
+        known.into_values().filter_map(|known| known.overlay.finish().transpose()).collect()
     }
+}
+
+/// The overlay that was not asked for the longest, of those that no call has and that hold nothing.
+fn spare(known: &HashMap<Whose, Known>) -> Option<Whose> {
+    // Calls come to one through the lock on all of them, so one that nobody else has stays so.
+    let is_unused = |known: &Known| Arc::strong_count(&known.overlay) == 1;
+    let mut unused: Vec<_> = known.iter().filter(|(_, known)| is_unused(known)).collect();
+    unused.sort_by_key(|(_, known)| known.used);
+    let empty = unused.into_iter().find(|(_, known)| known.overlay.changes().is_ok_and(|changes| changes.is_empty()));
+    empty.map(|(whose, _)| whose.clone())
+}
+
+fn full() -> Failure {
+    Failure::full("sandbox", format!("{MOST} agents have changes or calls of theirs here already"))
+        .with_hint("use one of their names, or end the server: what they changed is kept (`stockade sandbox list`, `apply`)")
 }
 
 impl Overlay {

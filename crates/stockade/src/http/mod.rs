@@ -9,13 +9,14 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use serde_json::json;
 use stockade_http::{Door, HttpError, Identity, Token, TokenFile};
 
 use crate::Context;
 use crate::cli::{OutputFlags, ServeArgs};
 use crate::daemon::Beside;
 use crate::failure::Failure;
-use crate::mcp::{Ending, Server, Session, catch_signals, code_of, watch_signals};
+use crate::mcp::{Ending, Server, Session, catch_signals, code_of};
 use crate::rest::Service;
 use journal::Journal;
 
@@ -33,7 +34,7 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
         (None, _) | (_, None) => None,
     };
     if args.new_token {
-        new_token(context)?;
+        show(&replace_token(context)?, context);
     }
     let directory = context.places()?.state.join(DIRECTORY);
     let (token, fresh) = TokenFile::open(&directory).map_err(|error| failure(&error))?;
@@ -55,19 +56,24 @@ pub(crate) fn serve(address: SocketAddr, args: &ServeArgs, flags: OutputFlags, c
     session.speak()?;
     context.printer.note(format!("REST at {}/v1", door.url()));
     context.printer.note(format!("MCP at {}/mcp", door.url()));
-    let served = attend(door, &session, watch_signals(signals));
+    let served = session.watch(signals).and_then(|end| attend(door, &session, end));
     session.close();
     let told = session.finish();
     drop(beside);
     served.and_then(|code| told.map(|()| code))
 }
 
-/// Makes a token and shows it; that before opens nothing any more.
+/// Makes a token and prints it; that before opens nothing any more.
 pub(crate) fn new_token(context: &Context) -> Result<(), Failure> {
+    let token = replace_token(context)?;
+    context.printer.note("the token before opens nothing any more; this one is shown this once");
+    let text = token.reveal();
+    if context.printer.is_json() { context.printer.json(&json!({ "token": text })) } else { context.printer.line(text) }
+}
+
+fn replace_token(context: &Context) -> Result<Token, Failure> {
     let directory = context.places()?.state.join(DIRECTORY);
-    let token = TokenFile::replace(&directory).map_err(|error| failure(&error))?;
-    show(&token, context);
-    Ok(())
+    TokenFile::replace(&directory).map_err(|error| failure(&error))
 }
 
 fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCode, Failure> {
@@ -81,7 +87,7 @@ fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCod
         None => door,
     };
     let ending = async {
-        // Who watches for signals does so as long as the process lives.
+        // Who watches does so as long as the process lives. From here on nobody is let in, so nobody is told that it is well either.
         let _ = end.changed().await;
     };
     let last_words = async {
@@ -91,8 +97,8 @@ fn attend(door: Door, session: &Arc<Session>, mut end: Ending) -> Result<ExitCod
     let served = runtime.block_on(door.serve(move || Server::new(Arc::clone(&making)), session.metrics(), ending, last_words));
     runtime.shutdown_background();
     served.map_err(|error| failure(&error))?;
-    let signal = *ended.borrow();
-    Ok(code_of(signal))
+    let cause = *ended.borrow();
+    code_of(cause)
 }
 
 /// Once, and whatever `--quiet` leaves out: nobody can look it up later.

@@ -109,9 +109,13 @@ pub(super) fn of_request(request: &Request) -> CallToolResult {
     let by = request.by.as_deref().map_or_else(|| "somebody".to_owned(), escape);
     let value = json!({ "approval": { "id": id, "state": state.name(), "by": request.by, "method": request.method } });
     match state {
-        State::Pending => {
-            error(format!("Approval pending, nothing ran: nobody has answered the request {id} yet. {}", next_steps(id)), value)
-        }
+        State::Pending => error(
+            format!(
+                "Approval pending, nothing ran: nobody has answered the request {id} yet. {}",
+                next_steps(id, &format!("stockade approvals approve {id}"))
+            ),
+            value,
+        ),
         State::Approved | State::Granted => success(format!("{by} approved the request {id}. Repeat the very same call: it runs."), value),
         State::Denied => error(format!("Denied, nothing ran: {by} said no to the request {id}. Asking again does not help."), value),
         State::Expired => error(format!("Denied, nothing ran: nobody answered the request {id} in time."), value),
@@ -136,9 +140,9 @@ pub(super) fn approved_by(mut result: CallToolResult, request: &Request) -> Call
     result
 }
 
-fn next_steps(id: &str) -> String {
+fn next_steps(id: &str, command: &str) -> String {
     format!(
-        "A person may say: stockade approvals approve {id}\nWait with the tool approval_wait {{\"approval_id\": \"{id}\"}}: once it is approved, the call \
+        "A person may say: {command}\nWait with the tool approval_wait {{\"approval_id\": \"{id}\"}}: once it is approved, the call \
          runs and its result is yours. Or repeat the very same call later."
     )
 }
@@ -147,8 +151,8 @@ fn next_steps(id: &str) -> String {
 fn denial(told: &Decision) -> String {
     let reason = told.reason.as_deref().unwrap_or(if told.verdict == "ask" { "nobody approved it" } else { "no rule permits it" });
     let source = told.source.as_ref().map_or_else(String::new, |source| format!(", {source}"));
-    if let (Some(id), Some(_)) = (&told.approval_id, &told.suggest) {
-        return format!("Approval pending, nothing ran: {reason} ({}{source}). {}", told.rule, next_steps(id));
+    if let (Some(id), Some(command)) = (&told.approval_id, &told.suggest) {
+        return format!("Approval pending, nothing ran: {reason} ({}{source}). {}", told.rule, next_steps(id, command));
     }
     let change = match &told.suggest {
         Some(command) if told.rule == "no-policy" => format!("\nA person can write a starter policy: {command}"),

@@ -29,12 +29,14 @@ mod stdio;
 pub(crate) mod tools;
 mod wait;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
 use stockade_core::id::SandboxName;
 use stockade_http::Metrics;
 use stockade_sandbox::signals::Signals;
@@ -64,6 +66,8 @@ pub(crate) use stdio::run;
 const LAST_WORDS: Duration = Duration::from_secs(15);
 /// Signals that end the server.
 const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+/// How long a signal may take that ends a server together with its other processes.
+const TOGETHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// The name of an agent that nobody named.
 const MAIN: &str = "main";
 
@@ -82,13 +86,41 @@ pub(crate) struct Session {
     metrics: Arc<Metrics>,
     /// Who makes its jails and starts other processes, until the end.
     helpers: Mutex<Vec<Child>>,
+    /// The same as they are waited for.
+    lives: Vec<Life>,
     /// Who outside is told anything.
     outbound: Option<Outbound>,
     journal: Option<Arc<Journal>>,
 }
 
-/// The signal that ends the server, once it came.
-pub(crate) type Ending = watch::Receiver<i32>;
+/// Another process without which a server is none.
+#[derive(Debug)]
+pub(crate) struct Life {
+    name: &'static str,
+    process: OwnedFd,
+}
+
+impl Life {
+    fn of(name: &'static str, child: &Child) -> Result<Self, Failure> {
+        // It has not been waited for, so it is this process and no later one of its number.
+        let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+        process.map(|process| Self { name, process }).map_err(|errno| Failure::new(name, errno.to_string()))
+    }
+}
+
+/// Why a server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It does not.
+    None,
+    /// A signal came.
+    Signal(i32),
+    /// Another process of its own is gone, and nothing can be run any more.
+    Gone(&'static str),
+}
+
+/// What ends the server, once it came.
+pub(crate) type Ending = watch::Receiver<Cause>;
 
 impl Session {
     /// One about a workspace. Its launcher and its steward are started here, while this process may start any.
@@ -113,6 +145,7 @@ impl Session {
         ensure_private_dir(&places.state).map_err(|error| Failure::from_error("state", &error))?;
         let (launching, launcher) = launcher::start(places, &scope)?;
         let (serving, steward) = steward::start(&scope)?;
+        let lives = vec![Life::of("launcher", &launching)?, Life::of("steward", &serving)?];
         let outbound = Outbound::prepare(Telling::Everything, &context)?;
         let ended = outbound.as_ref().and_then(Outbound::ended_calls);
         context.standing = Some(Arc::new(Standing::new(launcher, Some(steward)).telling(ended)));
@@ -127,6 +160,7 @@ impl Session {
             metrics: Arc::default(),
             journal,
             helpers: Mutex::new(vec![launching, serving]),
+            lives,
             outbound,
         }))
     }
@@ -154,6 +188,13 @@ impl Session {
     /// Begins to tell others: to be called when signals are caught and the server is confined, before it serves anybody.
     pub(crate) fn speak(&self) -> Result<(), Failure> {
         self.outbound.as_ref().map_or(Ok(()), |outbound| outbound.speak(&self.metrics, &self.context))
+    }
+
+    /// Says when a signal came, or when it cannot serve any more.
+    pub(crate) fn watch(&self, signals: Signals) -> Result<Ending, Failure> {
+        let again = |life: &Life| life.process.try_clone().map(|process| Life { name: life.name, process });
+        let lives: std::io::Result<Vec<Life>> = self.lives.iter().map(again).collect();
+        Ok(watch_for(signals, lives.map_err(|error| Failure::new("server", error.to_string()))?))
     }
 
     /// Ends every call, and lets none in any more.
@@ -204,19 +245,49 @@ pub(crate) fn catch_signals() -> Result<Signals, Failure> {
 
 /// Says when one of them came.
 pub(crate) fn watch_signals(signals: Signals) -> Ending {
-    let (ended, end) = watch::channel(0);
+    watch_for(signals, Vec::new())
+}
+
+/// The same, or that one of these is gone. Only what comes first is said.
+fn watch_for(signals: Signals, mut lives: Vec<Life>) -> Ending {
+    let (ended, end) = watch::channel(Cause::None);
     std::thread::spawn(move || {
-        while let Ok(_) | Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::IN)], None) {
-            if let Some(signal) = signals.next() {
-                // Nobody listens any more where the server ended by itself.
-                let _ = ended.send(signal);
+        let say = |cause: Cause| {
+            ended.send_if_modified(|known| {
+                let is_first = *known == Cause::None;
+                *known = if is_first { cause } else { *known };
+                is_first
+            });
+        };
+        loop {
+            let lived = lives.iter().map(|life| PollFd::new(&life.process, PollFlags::IN));
+            let mut ready: Vec<PollFd<'_>> = std::iter::once(PollFd::new(signals.as_fd(), PollFlags::IN)).chain(lived).collect();
+            if !matches!(rustix::event::poll(&mut ready, None), Ok(_) | Err(rustix::io::Errno::INTR)) {
+                return;
+            }
+            let gone = ready.iter().skip(1).position(|life| !life.revents().is_empty());
+            let gone = gone.and_then(|at| lives.get(at)).map(|life| life.name);
+            if let Some(name) = gone {
+                // Whoever ends all of them at once means this process as well.
+                let _ = rustix::event::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::IN)], Some(&TOGETHER));
+                signals.next().into_iter().for_each(|signal| say(Cause::Signal(signal)));
+                say(Cause::Gone(name));
+                lives.clear();
+            }
+            while let Some(signal) = signals.next() {
+                say(Cause::Signal(signal));
             }
         }
     });
     end
 }
 
-/// The code of a server that a signal ended.
-pub(crate) fn code_of(signal: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(255))
+/// What comes of a server that ended so.
+pub(crate) fn code_of(cause: Cause) -> Result<ExitCode, Failure> {
+    match cause {
+        Cause::None => Ok(ExitCode::SUCCESS),
+        Cause::Signal(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(255))),
+        Cause::Gone(name) => Err(Failure::new("server", format!("its {name} is gone, and without it nothing can be run"))
+            .with_hint("start the server again; whatever supervises it may do so by itself")),
+    }
 }

@@ -8,7 +8,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ServerHandler, ServiceExt as _};
 
 use super::server::Server;
-use super::{Ending, Session, catch_signals, code_of, input, watch_signals};
+use super::{Ending, Session, catch_signals, code_of, input};
 use crate::Context;
 use crate::cli::{McpArgs, OutputFlags};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &McpArgs, flags: OutputFlags, context: &Context) -> Resu
     let signals = catch_signals()?;
     session.confine()?;
     session.speak()?;
-    let served = serve(&session, watch_signals(signals));
+    let served = session.watch(signals).and_then(|end| serve(&session, end));
     session.close();
     let told = session.finish();
     served.and_then(|code| told.map(|()| code))
@@ -40,7 +40,7 @@ fn serve(session: &Arc<Session>, mut end: Ending) -> Result<ExitCode, Failure> {
             served = converse(Server::new(Arc::clone(session)), move || closing.close()) => served.map(|()| ExitCode::SUCCESS),
             _ = end.changed() => {
                 session.close();
-                Ok(code_of(*end.borrow()))
+                code_of(*end.borrow())
             }
         }
     });

@@ -73,7 +73,13 @@ impl Book {
 
     /// Writes a receipt, as durably as the settings ask for.
     pub(crate) fn append(&self, draft: &Draft, weight: Weight, redactor: &dyn Redact) -> Result<(), Failure> {
-        let appended = self.ledger()?.append(draft, weight, redactor).map_err(|error| failure(&error))?;
+        let appended = self.ledger()?.append(draft, weight, redactor).map_err(|error| {
+            #[cfg(wall)]
+            if let Some(standing) = self.standing.as_ref().filter(|_| error.passes_with_opening()) {
+                standing.forget_ledger(&self.directory);
+            }
+            failure(&error)
+        })?;
         #[cfg(wall)]
         if let Some(ended) = self
             .standing

@@ -157,6 +157,7 @@ impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let status = match failure.kind {
             FailureKind::NoProgram => StatusCode::UNPROCESSABLE_ENTITY,
+            FailureKind::Full => StatusCode::TOO_MANY_REQUESTS,
             FailureKind::Broken if CALLERS.contains(&failure.step.as_str()) => StatusCode::BAD_REQUEST,
             FailureKind::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -175,6 +176,7 @@ mod tests {
         let status = |failure: Failure| Problem::from(failure).answer().status().as_u16();
         assert_eq!(status(Failure::new("arguments", "x")), 400);
         assert_eq!(status(Failure::no_program("exec", "x")), 422);
+        assert_eq!(status(Failure::full("sandbox", "x")), 429);
         assert_eq!(status(Failure::new("receipt", "the disk is full")), 500);
         let of = |verdict: &str| Reply::of(json!({"decision": {"verdict": verdict}})).answer().status().as_u16();
         assert_eq!([of("allow"), of("ask"), of("deny")], [200, 403, 403]);

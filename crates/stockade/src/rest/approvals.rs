@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use stockade_gateway::approvals::{ApprovalError, Decider, Method, Request, RequestId, Scope, State, Store};
-use stockade_gateway::approver::{Credential, CredentialError};
+use stockade_gateway::approver::{Credential, CredentialError, Way};
 use stockade_store::person;
 use zeroize::Zeroizing;
 
@@ -44,6 +44,9 @@ pub(super) fn approve(asked: &Asked, session: &Session) -> Result<Reply, Problem
     asked.query().finish()?;
     let Approve { passphrase, shown_sha256, until_seconds } = asked.body()?;
     let passphrase = Zeroizing::new(passphrase);
+    if until_seconds == Some(0) {
+        return Err(Problem::malformed("`until_seconds` must be 1 at least"));
+    }
     let (mut store, id) = find(asked, session)?;
     let request = request(&mut store, &id)?;
     if request.shown_sha256 != shown_sha256 {
@@ -97,7 +100,7 @@ fn decider(passphrase: &str, store: &mut Store, session: &Session) -> Result<Dec
         let failure = Failure::new(approver::STEP, "no approver credential is set up, and the token is the agent's");
         Problem::forbidden(failure.with_hint("stockade approvals credential set"))
     })?;
-    let opened = credential.open(passphrase.as_bytes(), store, now());
+    let opened = credential.open(passphrase.as_bytes(), store, Way::Http, now());
     let approver = opened.map_err(|error| match &error {
         CredentialError::Wrong | CredentialError::Seal(_) | CredentialError::OtherUid(_) => Problem::forbidden(approver::failure(&error)),
         CredentialError::Store(ApprovalError::Slow(_)) => Problem::full(approver::failure(&error)),

@@ -1,7 +1,7 @@
 //! `stockade approvals prompt`: what comes in is shown at the terminal and answered there, one after the other, until standard input ends. It is the
 //! prompt of `stockade serve --foreground`.
 //!
-//! A request is shown once. Asked for again it is counted, and told of in one line each time the count has doubled: nobody is worn down.
+//! A request is shown once; where a passphrase was wrong, again, as soon as one may be tried. Asked for again it is counted, and told of in one line each time the count has doubled: nobody is worn down.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,12 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
-use stockade_gateway::approvals::{Method, Request, RequestId, Scope, State};
+use stockade_gateway::approvals::{ApprovalError, Method, Request, RequestId, Scope, State};
+
+use stockade_gateway::approver::CredentialError;
 
 use super::decide::{say_no, say_yes};
 use super::{STEP, failure, store};
 use crate::Context;
-use crate::approver::{self, now};
+use crate::approver::{self, Unshown, now};
 use crate::failure::Failure;
 
 /// How often it is looked for requests.
@@ -40,8 +42,11 @@ pub(super) fn watch(context: &Context) -> Result<(), Failure> {
         let mut unseen = waiting.iter().filter(|request| !told.contains_key(&request.id));
         if let Some(request) = unseen.next() {
             let more = unseen.count();
-            told.insert(request.id.clone(), request.times);
-            ask(request, more, &terminal, context)?;
+            match ask(request, more, &terminal, context)? {
+                Next::Another => drop(told.insert(request.id.clone(), request.times)),
+                Next::Again(wait) if pause(wait)? == Woken::End => return Ok(()),
+                Next::Again(_) => {}
+            }
         } else if ends(&[])? == Woken::End {
             return Ok(());
         }
@@ -52,8 +57,17 @@ fn waiting(context: &Context) -> Result<Vec<Request>, Failure> {
     store(context)?.map_or(Ok(Vec::new()), |store| store.pending(now())).map_err(|error| failure(&error))
 }
 
+/// What is asked about next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another request.
+    Another,
+    /// The same, after so many seconds.
+    Again(i64),
+}
+
 /// Shows one whole, and does what is answered. What goes wrong is told, and leaves it waiting.
-fn ask(request: &Request, more: usize, terminal: &File, context: &Context) -> Result<(), Failure> {
+fn ask(request: &Request, more: usize, terminal: &File, context: &Context) -> Result<Next, Failure> {
     let say = |line: String| context.printer.banner(line);
     let others = if more == 0 { String::new() } else { format!(", {more} more wait") };
     let times = if request.times == 1 { String::new() } else { format!(", asked for {} times", request.times) };
@@ -62,23 +76,39 @@ fn ask(request: &Request, more: usize, terminal: &File, context: &Context) -> Re
     // Keys that were pressed before the question was there are no answer to it.
     tcflush(terminal, QueueSelector::IFlush).map_err(|errno| Failure::new(STEP, format!("the terminal: {errno}")))?;
     say("approve it? [y/N] (n denies it for an hour; anything else leaves it waiting)".to_owned());
-    let Some(answer) = answer(request, terminal, context)? else { return Ok(()) };
+    let Some(answer) = answer(request, terminal, context)? else { return Ok(Next::Another) };
     let done = match answer.trim() {
         "y" | "Y" | "yes" => approve(request, context).map(|_| "approved: the next such call runs".to_owned()),
-        "n" | "N" | "no" => deny(request, context).map(|_| "denied: such calls do not run".to_owned()),
+        "n" | "N" | "no" => deny(request, context).map(|_| "denied: such calls do not run".to_owned()).map_err(Unshown::Failed),
         _ => Ok(format!("left waiting: stockade approvals approve {}", request.id)),
+    };
+    let next = match &done {
+        Err(Unshown::Credential(CredentialError::Wrong)) => Next::Again(0),
+        Err(Unshown::Credential(CredentialError::Store(ApprovalError::Slow(seconds)))) => Next::Again(*seconds),
+        Ok(_) | Err(_) => Next::Another,
     };
     match done {
         Ok(words) => say(words),
-        Err(failure) => context.printer.failure(&failure),
+        Err(unshown) => context.printer.failure(&unshown.into()),
     }
-    Ok(())
+    Ok(next)
 }
 
-fn approve(request: &Request, context: &Context) -> Result<Request, Failure> {
-    let decider = approver::demand("approve this", context)?;
+/// Waits so many seconds, or until all is over.
+fn pause(seconds: i64) -> Result<Woken, Failure> {
+    let end = now() + seconds;
+    while now() < end {
+        if ends(&[])? == Woken::End {
+            return Ok(Woken::End);
+        }
+    }
+    Ok(Woken::Nobody)
+}
+
+fn approve(request: &Request, context: &Context) -> Result<Request, Unshown> {
+    let decider = approver::show("approve this", context)?;
     let mut store = store(context)?.ok_or_else(|| Failure::new(STEP, "the requests are gone"))?;
-    say_yes(&mut store, request, Scope::Once, &decider, context)
+    Ok(say_yes(&mut store, request, Scope::Once, &decider, context)?)
 }
 
 fn deny(request: &Request, context: &Context) -> Result<Request, Failure> {

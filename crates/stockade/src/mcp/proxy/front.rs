@@ -67,7 +67,7 @@ pub(super) fn serve_program(
 async fn attend(session: &Arc<Session>, transport: impl Transport<RoleClient> + 'static, mut end: Ending) -> Result<ExitCode, Failure> {
     let (upstream, gone) = tokio::select! {
         opened = Upstream::open(transport, &session.source, session.patience) => opened?,
-        _ = end.changed() => return Ok(code_of(*end.borrow())),
+        _ = end.changed() => return code_of(*end.borrow()),
     };
     let mut gone = std::pin::pin!(async {
         gone.await;
@@ -78,7 +78,7 @@ async fn attend(session: &Arc<Session>, transport: impl Transport<RoleClient> + 
     let (front, closing) = (Front { session: Arc::clone(session), upstream: Arc::new(upstream) }, Arc::clone(session));
     let served = tokio::select! {
         served = converse(front, move || closing.close()) => served.map(|()| ExitCode::SUCCESS),
-        _ = end.changed() => Ok(code_of(*end.borrow())),
+        _ = end.changed() => code_of(*end.borrow()),
         () = &mut gone => Err(Failure::new("server", "the MCP server has ended")),
     };
     // While there is still a way to the server: calls are withdrawn, and do not fail.

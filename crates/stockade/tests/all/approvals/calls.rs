@@ -213,7 +213,9 @@ fn destructive_calls_need_a_credential() {
         assert_eq!(installed.code, Some(0), "{installed:?}");
         rules(ground, "@approval(\"required\")\npermit (principal, action in Stockade::Action::\"invoke\", resource);");
         let call = || finish(&mut ground.stockade(["cap", "run", "demo.remove"]));
-        let id = request_of(&call().stderr);
+        let asked = call().stderr;
+        let id = request_of(&asked);
+        assert!(asked.contains("a person may now say: stockade approvals credential set && stockade"), "the first step is said: {asked}");
         for scope in [&[][..], &["--until", "1h"]] {
             let refused = tell(ground, &[&["approvals", "approve", &id], scope].concat());
             assert!(refused.code == Some(125) && refused.stderr.contains("approver credential"), "{refused:?}");

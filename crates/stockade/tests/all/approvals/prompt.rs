@@ -98,6 +98,11 @@ answer(b'y\r')
 passphrase(b'wrong horse battery\r')
 until(b'does not fit')
 expect(call('cat', 'x').returncode == 126, 'a wrong passphrase approved it')
+# It is shown again, and is not let go.
+expect('| cat' in answer(b'y\r'), 'another is shown')
+passphrase(b'{PASSPHRASE}\r')
+until(b'approved: the next such call runs')
+expect(call('cat', 'x').stdout == 'one\n', 'it does not run')
 seen = b''
 call('cat', 'y')
 answer(b'y\r')

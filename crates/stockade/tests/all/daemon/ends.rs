@@ -74,7 +74,10 @@ fn a_second_word_kills_what_runs() {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(daemon.end(), Some(0));
         let outcome = ended(child);
-        assert_eq!(outcome.code, Some(137), "{outcome:?}");
+        assert!(outcome.code == Some(137) && outcome.stderr.contains("the daemon was told to end"), "{outcome:?}");
+        let written = receipts(ground);
+        let cut = written.iter().find(|one| one["kind"] == "outcome").expect("an outcome");
+        assert!(cut["violations"][0].as_str().expect("a line").starts_with("cancelled: the daemon"), "{cut:#}");
         nothing_is_left(ground, &all, End::Told);
     });
 }
@@ -130,6 +133,20 @@ fn without_its_launcher_it_ends_and_runs_go_on() {
         eventually("it ends", || daemon.child.try_wait().expect("waited").is_some());
         nothing_is_left(ground, &all, End::Killed);
     });
+}
+
+/// A ledger that could not be written to for a while is opened anew.
+#[test]
+fn a_ledger_that_can_be_written_again_is() {
+    let ground = Ground::new(crate::wall::Who::Ordinary);
+    assert_eq!(ground.run(&[], &["true"]).code, Some(0));
+    let chmod = |mode: &str| ground.host(&format!("chmod {mode} {}/stockade/receipts/ledger.db*", ground.state.display()));
+    chmod("400");
+    let _daemon = Daemon::of(&ground);
+    let refused = finish(&mut ground.running(&[], &["true"]));
+    assert!(refused.code == Some(125) && refused.stderr.contains("read-only"), "{refused:?}");
+    chmod("600");
+    assert_eq!(served(&ground, &[], &["true"]).code, Some(0));
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::io::{Read as _, Write as _};
 use serde_json::{Value, json};
 
 use super::DEVELOPER;
-use super::server::{MCP, Server, modern_body, modern_fields};
+use super::server::{BEARER, MCP, Server, modern_body, modern_fields};
 use crate::mcp::{receipts, rules, verified};
 use crate::wall::Who;
-use crate::wall::ground::{Ground, as_both, eventually, processes, unique_seconds};
+use crate::wall::ground::{Ground, as_both, eventually, finish, processes, unique_seconds};
 
 fn outcomes(ground: &Ground) -> Vec<Value> {
     receipts(ground).into_iter().filter(|receipt| receipt["kind"] == "outcome").collect()
@@ -106,5 +106,45 @@ fn a_signal_ends_what_runs_answers_it_and_keeps_what_was_done() {
         assert_eq!(outcomes(ground)[0]["result"]["signal"], 9);
         verified(ground);
         drop(idle);
+    });
+}
+
+/// A server that can run nothing any more says so and ends: whatever supervises it starts another.
+#[test]
+fn without_its_launcher_or_its_steward_it_ends() {
+    let ground = Ground::new(Who::Ordinary);
+    for role in ["launcher", "steward"] {
+        let server = Server::new(&ground);
+        let pid = server.pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("children");
+        let is_it = |child: &&str| std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains(role));
+        let child = children.split_whitespace().find(is_it).expect("it runs");
+        ground.host(&format!("kill -9 {child}"));
+        let (code, said) = server.ended();
+        assert!(code == Some(125) && said.contains(&format!("its {role} is gone")) && said.contains("hint: start the server"), "{said}");
+    }
+}
+
+/// What a killed server left is what its calls changed, and nothing else.
+#[test]
+fn killed_it_leaves_what_was_changed_and_nothing_else() {
+    as_both(|ground| {
+        rules(ground, DEVELOPER);
+        let server = Server::new(ground);
+        for (client, script) in [("looks", "true"), ("changes", "echo x > made")] {
+            let fields = [BEARER, ("Content-Type", "application/json"), ("X-Stockade-Client", client)];
+            assert_eq!(server.request("POST /v1/run", &fields, &json!({ "script": script }).to_string()).status, 200);
+        }
+        let all = ground.sandboxes();
+        server.signal(rustix::process::Signal::KILL);
+        server.ended();
+        let listed = || {
+            let listed = finish(&mut ground.stockade(["sandbox", "list", "--json"]));
+            serde_json::from_str::<Value>(&listed.stdout).expect("JSON")["sandboxes"].clone()
+        };
+        eventually("one is left", || listed().as_array().map(Vec::len) == Some(1));
+        assert_eq!(listed()[0]["changes"], json!([{"path": "made", "kind": "added"}]), "{}", listed());
+        let groups = || finish(ground.outside("find").args(["/sys/fs/cgroup", "-type", "d", "-name", "stockade-*"])).stdout;
+        eventually("no control group of it is left", || !all.iter().any(|id| groups().contains(id)));
     });
 }

@@ -32,10 +32,13 @@ fn a_new_token_voids_the_old_one_in_a_server_that_runs() {
     let ground = Ground::new(Who::Ordinary);
     let mut server = Server::new(&ground);
     let outcome = finish(&mut ground.stockade(["serve", "--new-token"]));
-    let (_, new) = outcome.stderr.trim().split_once("stk_").expect("a token");
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""), "{outcome:?}");
+    assert!(outcome.code == Some(0) && outcome.stdout.starts_with("stk_") && !outcome.stderr.contains("stk_"), "{outcome:?}");
     assert_eq!(server.request("GET /metrics", &[BEARER], "").status, 401);
-    server.token = format!("stk_{new}");
+    server.token = outcome.stdout.trim_end().to_owned();
+    assert_eq!(server.request("GET /metrics", &[BEARER], "").status, 200);
+    let outcome = finish(&mut ground.stockade(["serve", "--new-token", "--json"]));
+    let told: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    server.token = told["token"].as_str().expect("a token").to_owned();
     assert_eq!(server.request("GET /metrics", &[BEARER], "").status, 200);
 }
 

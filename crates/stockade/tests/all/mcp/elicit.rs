@@ -190,10 +190,11 @@ fn without_a_credential_no_client_approves_what_cannot_be_undone() {
     ground.host("git init -q -b main . && git config user.name h && git config user.email h@x.org && git commit -q --allow-empty -m only");
     let mut client = able(&ground);
     let call = client.begin("capability_run", &json!({"name": "git.restore", "input": {"paths": ["x"]}}));
-    let question = client.told(QUESTION);
-    assert!(question["params"]["message"].as_str().expect("words").contains("effect      destructive"), "{question}");
-    reply(&mut client, &question, &json!({"action": "accept", "content": {"approve": true}}));
-    request_of(&client.answer(call)["result"]);
+    // Nobody is asked: a yes would not count. What is needed first is said.
+    let refused = client.answer(call);
+    let id = request_of(&refused["result"]);
+    let step = format!("A person may say: stockade approvals credential set && stockade approvals approve {id}");
+    assert!(words(&refused["result"]).contains(&step), "{refused}");
     assert!(receipts(&ground).iter().all(|one| one["kind"] != "intent"), "nothing ran");
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ask, told};
-use crate::approvals::{PASSPHRASE, ask_for, set_credential};
+use crate::approvals::{PASSPHRASE, ask_for, set_credential, with_passphrase};
 use crate::http::server::Server;
 use crate::mcp::{ASKS, receipts, rules};
 use crate::wall::ground::finish;
@@ -48,6 +48,10 @@ fn the_token_alone_decides_nothing() {
     assert_eq!(told(&server, &format!("GET /v1/approvals/{id}"), &Value::Null, 200)["state"], "pending");
     assert_eq!(call(&server), 403);
     assert!(receipts(&ground).iter().all(|receipt| receipt["kind"] != "approval"), "nothing was decided");
+    // Whoever has the token cannot keep the person from saying yes at their terminal.
+    let approved = with_passphrase(&ground, PASSPHRASE, &["approvals", "approve", &id]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    assert_eq!(call(&server), 200);
 }
 
 #[test]
@@ -60,6 +64,8 @@ fn the_approver_says_yes_to_what_they_saw_or_no() {
     let place = format!("POST /v1/approvals/{id}");
     let unseen = json!({"passphrase": PASSPHRASE, "shown_sha256": "0".repeat(64)});
     told(&server, &format!("{place}/approve"), &unseen, 409);
+    let never = json!({"passphrase": PASSPHRASE, "shown_sha256": shown, "until_seconds": 0});
+    told(&server, &format!("{place}/approve"), &never, 400);
     let approved = told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 200);
     assert_eq!((&approved["state"], &approved["decided"]["method"]), (&json!("approved"), &json!("passphrase")), "{approved}");
     told(&server, &format!("{place}/approve"), &json!({"passphrase": PASSPHRASE, "shown_sha256": shown}), 409);

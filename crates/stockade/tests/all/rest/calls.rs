@@ -58,6 +58,29 @@ fn a_call_is_answered_with_the_object_of_run() {
     });
 }
 
+/// Sixteen overlays are the most, and one that holds nothing gives way.
+#[test]
+fn an_agent_that_changed_nothing_keeps_nobody_out() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, DEVELOPER);
+    let server = Server::new(&ground);
+    let call = |agent: &str, script: &str| {
+        let fields = [FIELDS[0], FIELDS[1], ("X-Stockade-Client", agent)];
+        server.request("POST /v1/run", &fields, &json!({ "script": script }).to_string())
+    };
+    let change = |number: usize| call(&format!("changes-{number}"), "echo x > made").status;
+    let look = |number: usize| call(&format!("looks-{number}"), "true").status;
+    assert_eq!((0..20).map(look).collect::<Vec<_>>(), [200; 20], "nothing is left of any of them");
+    assert_eq!((0..15).map(change).collect::<Vec<_>>(), [200; 15]);
+    assert_eq!((0..3).map(look).collect::<Vec<_>>(), [200; 3], "one place is for whoever comes");
+    assert_eq!(change(15), 200);
+    let refused = call("looks-0", "true");
+    let hint = refused.json()["error"]["hint"].as_str().map(str::to_owned);
+    assert!(refused.status == 429 && hint.is_some_and(|hint| hint.contains("sandbox list")), "{refused:?}");
+    let kept = call("changes-0", "cat made");
+    assert_eq!((kept.status, &kept.json()["stdout"]), (200, &json!("x\n")), "what was changed is still there");
+}
+
 #[test]
 fn without_a_policy_everything_is_denied() {
     let ground = Ground::new(Who::Ordinary);
