@@ -8,7 +8,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ServerHandler, ServiceExt as _};
 
 use super::server::Server;
-use super::{Ending, Session, catch_signals, code_of, input};
+use super::{Ending, Session, catch_signals, code_of, input, watch_signals};
 use crate::Context;
 use crate::cli::{McpArgs, OutputFlags};
 use crate::failure::Failure;
@@ -25,7 +25,8 @@ pub(crate) fn run(args: &McpArgs, flags: OutputFlags, context: &Context) -> Resu
     let signals = catch_signals()?;
     session.confine()?;
     session.speak()?;
-    let served = session.watch(signals).and_then(|end| serve(&session, end));
+    // Its client hears from each call that its launcher is gone, and is who ends it.
+    let served = serve(&session, watch_signals(signals));
     session.close();
     let told = session.finish();
     served.and_then(|code| told.map(|()| code))
