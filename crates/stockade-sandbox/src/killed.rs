@@ -16,7 +16,7 @@ pub(crate) enum Left {
     /// Nothing that differs from the workspace.
     Nothing,
     /// These changes, as the record is to say.
-    Changes(Record),
+    Changes(Box<Record>),
     /// What the record says.
     AsSaid,
 }
@@ -31,9 +31,9 @@ pub(crate) fn look(directory: &Path, record: &Record) -> Left {
     if !upper.exists() || kept::is_empty_layer(&upper) == Ok(true) {
         return Left::Nothing;
     }
-    let Ok(changes) = Layer::new(&upper, &record.workspace_path()).changes() else { return Left::AsSaid };
+    let Ok(changes) = Layer::new(&upper, record.workspace_path()).changes() else { return Left::AsSaid };
     match once::listed(&changes) {
         none if none.is_empty() => Left::Nothing,
-        changes => Left::Changes(Record { kept: Some(changes), ..record.clone() }),
+        changes => Left::Changes(Box::new(Record { kept: Some(changes), ..record.clone() })),
     }
 }

@@ -33,6 +33,7 @@ pub mod hold;
 pub mod intent;
 #[cfg(wall)]
 pub mod keeper;
+#[cfg(wall)]
 mod killed;
 #[cfg(wall)]
 pub mod launch;

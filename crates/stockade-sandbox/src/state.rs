@@ -278,11 +278,15 @@ impl Sandboxes {
         for id in self.ids()? {
             let directory = self.root.join(id.as_str());
             let alive = is_locked(&directory.join("lock"));
-            if let Ok(record) = read_record(&directory, &id) {
-                // A run that ended without keeping anything is on its way out.
-                if alive || record.kept.is_some() {
-                    found.push(Found { directory, record, alive });
-                }
+            let Ok(record) = read_record(&directory, &id) else { continue };
+            let record = match if alive { Left::AsSaid } else { killed::look(&directory, &record) } {
+                Left::AsSaid => record,
+                Left::Changes(settled) => *settled,
+                Left::Nothing => continue,
+            };
+            // A run that ended without keeping anything is on its way out.
+            if alive || record.kept.is_some() {
+                found.push(Found { directory, record, alive });
             }
         }
         found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
@@ -372,7 +376,7 @@ impl Sandboxes {
                 // A beginning that lies ahead is one from before the clock was put back: as good as now.
                 Ok(record) => {
                     let is_recent = now.saturating_sub(record.started.seconds).max(0) < keep.as_secs() as i64;
-                    record.kept.is_some() && is_recent && self.settle(&directory, record, &mut swept)
+                    record.kept.is_some() && is_recent && settle(&directory, record, &mut swept)
                 }
                 // Too young to judge: its owner may be between making the directory and taking the lock.
                 Err(StateError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => may_be_half_made,
@@ -394,24 +398,6 @@ impl Sandboxes {
             }
         }
         Ok(swept)
-    }
-
-    /// Says what an owner that was killed left of its overlay; whether anything is to be kept.
-    fn settle(&self, directory: &Path, record: Record, swept: &mut Swept) -> bool {
-        let (settled, stays) = match killed::look(directory, &record) {
-            Left::AsSaid => return true,
-            Left::Changes(settled) => (settled, true),
-            // It did not end, so what it wrote elsewhere is still to be looked at.
-            Left::Nothing => (Record { kept: None, ..record }, false),
-        };
-        match write_record(directory, &settled) {
-            Ok(()) => swept.settled.push(settled.id),
-            Err(error) => {
-                swept.failed.push(error);
-                return true;
-            }
-        }
-        stays
     }
 
     /// Removes the directory of a sandbox whose owner is gone, whatever can be read of it.
@@ -523,6 +509,24 @@ impl Owned {
     pub fn lock(&self) -> &OwnedFd {
         &self.lock
     }
+}
+
+/// Says what an owner that was killed left of its overlay; whether anything is to be kept.
+fn settle(directory: &Path, record: Record, swept: &mut Swept) -> bool {
+    let (settled, stays) = match killed::look(directory, &record) {
+        Left::AsSaid => return true,
+        Left::Changes(settled) => (*settled, true),
+        // It did not end, so what it wrote elsewhere is still to be looked at.
+        Left::Nothing => (Record { kept: None, ..record }, false),
+    };
+    match write_record(directory, &settled) {
+        Ok(()) => swept.settled.push(settled.id),
+        Err(error) => {
+            swept.failed.push(error);
+            return true;
+        }
+    }
+    stays
 }
 
 /// Writes a record into a sandbox's directory by rename.

@@ -32,7 +32,7 @@ pub(super) fn tell(program: &str, step: &str, principal: &str, title: &str, cont
     }
     *last = Some(Instant::now());
     drop(last);
-    let text = unmarked(&format!("{principal} asks: {title}\n{}", step));
+    let text = unmarked(&format!("{principal} asks: {title}\n{step}"));
     let told = match context.steward() {
         Some(steward) => steward.tell(program, &text).map_err(|failure| failure.message),
         // Its end is nobody's business, but it must not last, nor stay in the table of processes.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stockade_sandbox::state::{Found, KEEP, Kind};
-use stockade_sandbox::{keeper, sweep};
+use stockade_sandbox::keeper;
+use stockade_sandbox::state::{Found, Kind};
 
 use super::{sandboxes, state_failure};
 use crate::Context;
@@ -12,9 +12,7 @@ use crate::failure::Failure;
 use crate::printer::Table;
 
 pub(super) fn list(context: &Context) -> Result<ExitCode, Failure> {
-    let (sandboxes, places) = (sandboxes(context)?, context.places()?);
-    // What a killed owner left says only then what it is. What cannot be removed is listed.
-    let _ = sweep::sweep(&places.state, &places.runtime, KEEP, sweep::Extent::Directories);
+    let sandboxes = sandboxes(context)?;
     let all = sandboxes.list().map_err(|e| state_failure(&e))?;
     for (id, error) in sandboxes.damaged().map_err(|e| state_failure(&e))? {
         context.printer.warning(format!("left out: {error}; `stockade sandbox destroy {id}` removes it"));

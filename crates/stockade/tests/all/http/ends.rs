@@ -144,6 +144,9 @@ fn killed_it_leaves_what_was_changed_and_nothing_else() {
         };
         eventually("one is left", || listed().as_array().map(Vec::len) == Some(1));
         assert_eq!(listed()[0]["changes"], json!([{"path": "made", "kind": "added"}]), "{}", listed());
+        // The next start clears the rest away.
+        assert_eq!(ground.run(&[], &["true"]).code, Some(0));
+        assert_eq!(ground.sandboxes().len(), 1, "what was not changed is gone");
         let groups = || finish(ground.outside("find").args(["/sys/fs/cgroup", "-type", "d", "-name", "stockade-*"])).stdout;
         eventually("no control group of it is left", || !all.iter().any(|id| groups().contains(id)));
     });
