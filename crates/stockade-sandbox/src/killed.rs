@@ -28,7 +28,7 @@ pub(crate) fn look(directory: &Path, record: &Record) -> Left {
         return Left::AsSaid;
     }
     let upper = directory.join("layer/upper");
-    if !upper.exists() || kept::is_empty_layer(&upper) == Ok(true) {
+    if matches!(upper.try_exists(), Ok(false)) || kept::is_empty_layer(&upper) == Ok(true) {
         return Left::Nothing;
     }
     let Ok(changes) = Layer::new(&upper, record.workspace_path()).changes() else { return Left::AsSaid };
