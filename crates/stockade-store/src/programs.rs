@@ -26,7 +26,7 @@ const MAX_KEPT: usize = 500;
 /// Bytes of a program at most.
 const MAX_PROGRAM: u64 = 4 << 30;
 /// The longest first line of a script, as the kernel has it.
-const MAX_LINE: u64 = 256;
+const MAX_LINE: usize = 256;
 
 /// Why a program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,8 +79,8 @@ pub fn resolve(places: &Places, name: &str, directories: &[PathBuf], writable: &
 /// What the first line of a script names; `env` names the next word.
 fn interpreter(path: &Path, directories: &[PathBuf]) -> Result<Option<PathBuf>, ProgramError> {
     let failed = |error: io::Error| ProgramError::Read(shown(path), error);
-    let mut head = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_LINE).read_to_end(&mut head)).map_err(failed)?;
+    let mut head = Vec::with_capacity(MAX_LINE);
+    File::open(path).and_then(|file| file.take(MAX_LINE as u64).read_to_end(&mut head)).map_err(failed)?;
     let Some(line) = head.strip_prefix(b"#!") else { return Ok(None) };
     let line = String::from_utf8_lossy(line.split(|byte| *byte == b'\n').next().unwrap_or_default()).into_owned();
     let mut words = line.split_whitespace();

@@ -201,22 +201,20 @@ impl Home {
     }
 
     fn is(&self, path: &Path) -> bool {
-        path == self.given || path == self.real || same_inode(path, &self.real)
+        path == self.given || path == self.real || inode(path).is_some_and(|this| inode(&self.real) == Some(this))
     }
 
     /// Whether `path` is an ancestor, by name or through a bind mount.
     fn is_inside(&self, path: &Path) -> bool {
         self.given.starts_with(path)
             || self.real.starts_with(path)
-            || self.real.ancestors().skip(1).any(|ancestor| same_inode(path, ancestor))
+            || inode(path).is_some_and(|this| self.real.ancestors().skip(1).any(|ancestor| inode(ancestor) == Some(this)))
     }
 }
 
-fn same_inode(one: &Path, other: &Path) -> bool {
-    match (std::fs::metadata(one), std::fs::metadata(other)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    }
+/// The device and the inode, where something is there.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 #[cfg(test)]

@@ -83,8 +83,8 @@ pub struct Packs {
     pub problems: Vec<Problem>,
     /// Which capability is whose, as a place in `packs`.
     owners: BTreeMap<String, usize>,
-    /// Capabilities that were read and parsed already.
-    read: Mutex<BTreeMap<String, Capability>>,
+    /// Capabilities that were read and parsed already. They are shared, so that a schema is compiled once.
+    read: Mutex<BTreeMap<String, Arc<Capability>>>,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -156,7 +156,7 @@ impl Packs {
     }
 
     /// A capability with its pack: its file is read, and must be the one that was verified.
-    pub fn capability(&self, name: &str) -> Result<(&LoadedPack, Capability), PackError> {
+    pub fn capability(&self, name: &str) -> Result<(&LoadedPack, Arc<Capability>), PackError> {
         let unknown = || {
             let names: Vec<&str> = self.owners.keys().map(String::as_str).collect();
             let nearest = closest(name, &names).map(str::to_owned);
@@ -166,12 +166,12 @@ impl Packs {
         let summary = pack.capabilities.iter().find(|summary| summary.facts.name.as_str() == name).ok_or_else(unknown)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(capability) = read.get(name) {
-            return Ok((pack, capability.clone()));
+            return Ok((pack, Arc::clone(capability)));
         }
         let path = format!("capabilities/{name}.toml");
         let text = pack.verified_text(&path, &summary.sha256)?;
-        let capability = Capability::parse(&format!("{}/{path}", pack.name), &text).map_err(PackError::Faults)?;
-        read.insert(name.to_owned(), capability.clone());
+        let capability = Arc::new(Capability::parse(&format!("{}/{path}", pack.name), &text).map_err(PackError::Faults)?);
+        read.insert(name.to_owned(), Arc::clone(&capability));
         Ok((pack, capability))
     }
 

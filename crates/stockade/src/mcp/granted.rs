@@ -26,7 +26,7 @@ const MOST_AGENTS: usize = 16;
 /// The capabilities an agent is offered, by the names of their tools.
 pub(crate) struct Granted {
     /// In the order of the tools' names.
-    pub(crate) capabilities: BTreeMap<String, Capability>,
+    pub(crate) capabilities: BTreeMap<String, Arc<Capability>>,
 }
 
 impl Granted {
@@ -63,7 +63,7 @@ impl Granted {
 
     /// One tool each.
     pub(crate) fn tools(&self) -> Vec<Tool> {
-        let tool = |(name, capability): (&String, &Capability)| {
+        let tool = |(name, capability): (&String, &Arc<Capability>)| {
             let reads = capability.effect == Effect::Read;
             let reaches = !matches!(&capability.sandbox.hosts, Hosts::Only(hosts) if hosts.is_empty());
             let hints = ToolAnnotations::with_title(capability.name.as_str()).read_only(reads).open_world(reaches);
@@ -78,11 +78,11 @@ impl Granted {
     /// Those whose name or description has every word.
     pub(crate) fn search(&self, query: &str) -> Vec<Value> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        let fits = |capability: &&Capability| {
+        let fits = |capability: &&Arc<Capability>| {
             let text = format!("{} {}", capability.name, capability.description).to_lowercase();
             words.iter().all(|word| text.contains(word.as_str()))
         };
-        let described = |capability: &Capability| {
+        let described = |capability: &Arc<Capability>| {
             serde_json::json!({
                 "name": capability.name.as_str(), "description": capability.description, "effect": capability.effect.name(),
                 "risk": capability.risk.name(), "input": capability.input.schema(),
