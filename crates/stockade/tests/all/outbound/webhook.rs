@@ -7,7 +7,7 @@ use crate::approvals::ask_for;
 use crate::daemon::Daemon;
 use crate::http::server::Server;
 use crate::mcp::{ASKS, Client, rules};
-use crate::wall::ground::{eventually, finish};
+use crate::wall::ground::{eventually, finish, processes};
 use crate::wall::{Ground, Who, as_both};
 
 /// Somebody who is told of requests.
@@ -124,6 +124,20 @@ fn what_fails_is_tried_again_under_the_same_id_and_what_is_refused_is_given_up()
     let got = receiver.got();
     assert_eq!(got.len(), 5, "neither followed nor repeated: {got:#?}");
     assert!(got.iter().all(|row| row["path"] == "/in?x=1"), "{got:#?}");
+    assert_eq!(tellers(&ground), [server.pid()], "the daemon beside it has nobody to tell");
+}
+
+/// The servers of this ground that would tell of what waits.
+fn tellers(ground: &Ground) -> Vec<u32> {
+    let home = format!("HOME={}\0", ground.home.display());
+    let text = |path: String| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let tells = |pid: &u32| {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        // The kernel keeps fifteen letters of a name.
+        threads.into_iter().any(|thread| text(format!("{}/comm", thread.path().display())).trim() == "stockade-webhoo")
+    };
+    let servers = processes("serve\0").into_iter().filter(|pid| text(format!("/proc/{pid}/environ")).contains(&home));
+    servers.filter(tells).collect()
 }
 
 #[test]
