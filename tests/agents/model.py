@@ -147,8 +147,11 @@ class Responses:
 
     @classmethod
     def answer(cls, request, number, turn):
-        items = [{"type": "function_call", "id": f"fc_{number:03}_{index}", "call_id": f"call_{number:03}_{index}", "name": call["call"],
-                  "arguments": json.dumps(call.get("with", {})), "status": "completed"} for index, call in enumerate(calls_of(turn))]
+        # Tools of MCP servers are in a namespace each: "SPACE.TOOL".
+        named = [call["call"].rpartition(".") for call in calls_of(turn)]
+        items = [{"type": "function_call", "id": f"fc_{number:03}_{index}", "call_id": f"call_{number:03}_{index}", "name": name,
+                  **({"namespace": space} if space else {}), "arguments": json.dumps(call.get("with", {})), "status": "completed"}
+                 for index, (call, (space, _, name)) in enumerate(zip(calls_of(turn), named))]
         text = {"type": "output_text", "text": turn.get("say", ""), "annotations": []}
         items = items or [{"type": "message", "id": f"msg_{number:03}", "role": "assistant", "status": "completed", "content": [text]}]
         whole = {"id": f"resp_{number:03}", "object": "response", "status": "completed", "model": request.get("model", "scripted"),

@@ -18,6 +18,10 @@ pub(super) fn put_in(text: &str, program: &str, variables: &[Variable]) -> Resul
     let server = table(servers, SERVER)?;
     set(server, "command", program.into());
     set(server, "args", toml_edit::Value::Array(Array::from_iter(["mcp"])));
+    // As long as a call of the shell may be asked to take.
+    set_if_none(server, "tool_timeout_sec", 600.into());
+    // Codex would ask about each call itself, and refuse all of them in `codex exec`, where nobody can be asked. The rules decide, and what they leave to a person.
+    set_if_none(server, "default_tools_approval_mode", "approve".into());
     put_variables(server, variables)?;
     let features = table(document.as_table_mut(), "features")?;
     set(features, "shell_tool", false.into());
@@ -71,6 +75,13 @@ fn set(table: &mut Table, name: &str, wanted: toml_edit::Value) {
     let plain = |value: &toml_edit::Value| value.clone().decorated("", "").to_string();
     let is_same = table.get(name).and_then(Item::as_value).is_some_and(|there| plain(there) == plain(&wanted));
     if !is_same {
+        table.insert(name, value(wanted));
+    }
+}
+
+/// Leaves what people chose.
+fn set_if_none(table: &mut Table, name: &str, wanted: toml_edit::Value) {
+    if !table.contains_key(name) {
         table.insert(name, value(wanted));
     }
 }

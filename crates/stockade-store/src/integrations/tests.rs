@@ -27,9 +27,13 @@ fn what_people_wrote_stays() {
     assert!(changed.contains("\"onFailure\": \"block\""), "{changed}");
     let codex = "# mine\nmodel = \"o3\" # best\n\n[features]\nweb = true # yes\n\n[mcp_servers.other]\ncommand = \"x\"\n";
     let changed = put(Agent::Codex, codex);
-    for line in codex.lines().chain(["[mcp_servers.stockade]", "args = [\"mcp\"]", "shell_tool = false"]) {
+    let said = ["[mcp_servers.stockade]", "args = [\"mcp\"]", "tool_timeout_sec = 600", "default_tools_approval_mode = \"approve\""];
+    for line in codex.lines().chain(said).chain(["shell_tool = false"]) {
         assert!(changed.lines().any(|other| other == line), "{line}: {changed}");
     }
+    let asking = "[mcp_servers.stockade]\ntool_timeout_sec = 5 # short\ndefault_tools_approval_mode = \"prompt\"\n";
+    let changed = put(Agent::Codex, asking);
+    assert!(asking.lines().all(|line| changed.lines().any(|other| other == line)), "{changed}");
 }
 
 #[test]
