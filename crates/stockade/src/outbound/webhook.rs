@@ -22,9 +22,9 @@ use stockade_http::Post;
 use stockade_store::places::Places;
 
 use super::courier::Courier;
-use super::destination::Destination;
 use super::way::Way;
 use crate::approver::now;
+use crate::destination::Destination;
 
 /// How often it is looked whether there is something to tell.
 const GLANCE: Duration = Duration::from_millis(500);

@@ -163,8 +163,13 @@ fn nothing_is_served_where_it_could_not_be_told_as_it_should() {
         refused(&["mcp"], "stockade secret set HOOK");
         keep_secret(ground, "HOOK", KEY);
         for url in ["http://hooks.example.com/", "http://10.0.0.1/", "hooks.example.com", "https://me:pw@hooks.example.com/"] {
-            set(ground, "approvals.webhook.url", url);
-            refused(&["mcp"], "`approvals.webhook.url`: ");
+            // By whoever sets it and, where it was written by hand, by whoever would use it.
+            let says = |key: &str| format!("`{key}`: `{url}`: ");
+            refused(&["config", "set", "telemetry.otlp.url", url], &says("telemetry.otlp.url"));
+            refused(&["config", "set", "approvals.webhook.url", url], &says("approvals.webhook.url"));
+            let text = json!({"approvals": {"webhook": {"url": url, "secret": "HOOK"}}}).to_string();
+            ground.plant(&ground.home.join(".config/stockade/settings.json"), &text, 0o600);
+            refused(&["mcp"], &says("approvals.webhook.url"));
         }
         assert_eq!(ground.sandboxes(), Vec::<String>::new());
         // A repository cannot have anything told to anybody.
@@ -173,3 +178,6 @@ fn nothing_is_served_where_it_could_not_be_told_as_it_should() {
         refused(&["run", "--", "true"], "may not be set by a project");
     });
 }
+        refused(&["config", "set", "approvals.webhook.secret", KEY], "it is a name, not the value itself");
+        set(ground, "approvals.webhook.url", "null");
+        set(ground, "approvals.webhook.url", "https://hooks.example.com/");
