@@ -127,6 +127,26 @@ fn what_fails_is_tried_again_under_the_same_id_and_what_is_refused_is_given_up()
 }
 
 #[test]
+fn who_is_named_later_hears_what_waits_and_nothing_that_was_over() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, ASKS);
+    let mut client = Client::new(&ground);
+    let over = request_of(&client.shell("touch a"));
+    person(&ground, "deny", &over);
+    let open = request_of(&client.shell("touch b"));
+    assert_eq!(client.close().0, Some(0));
+    // Times are kept in seconds.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let receiver = told(&ground);
+    let client = Client::new(&ground);
+    assert_eq!(said(&receiver.gets(1)[0]), expected("requested", &open, "pending"));
+    person(&ground, "deny", &open);
+    assert_eq!(said(&receiver.gets(2)[1]), expected("decided", &open, "denied"));
+    assert_eq!(client.close().0, Some(0));
+    assert_eq!(receiver.got().len(), 2, "{:#?}", receiver.got());
+}
+
+#[test]
 fn calls_do_not_wait_for_who_does_not_answer() {
     let ground = Ground::new(Who::Ordinary);
     rules(&ground, ASKS);
@@ -171,6 +191,9 @@ fn nothing_is_served_where_it_could_not_be_told_as_it_should() {
             ground.plant(&ground.home.join(".config/stockade/settings.json"), &text, 0o600);
             refused(&["mcp"], &says("approvals.webhook.url"));
         }
+        refused(&["config", "set", "approvals.webhook.secret", KEY], "it is a name, not the value itself");
+        set(ground, "approvals.webhook.url", "null");
+        set(ground, "approvals.webhook.url", "https://hooks.example.com/");
         assert_eq!(ground.sandboxes(), Vec::<String>::new());
         // A repository cannot have anything told to anybody.
         ground.directory(&ground.work.join(".stockade"));
@@ -178,6 +201,3 @@ fn nothing_is_served_where_it_could_not_be_told_as_it_should() {
         refused(&["run", "--", "true"], "may not be set by a project");
     });
 }
-        refused(&["config", "set", "approvals.webhook.secret", KEY], "it is a name, not the value itself");
-        set(ground, "approvals.webhook.url", "null");
-        set(ground, "approvals.webhook.url", "https://hooks.example.com/");
