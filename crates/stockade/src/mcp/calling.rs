@@ -219,12 +219,13 @@ impl<'a> Calling<'a> {
             running = self.entered.begin() => running,
             () = self.context.ct.cancelled() => {
                 stop.stop();
-                None
+                Err(stop.refusal())
             }
         };
-        if !stop.is_wanted() {
-            return (answer::of_failure(&Failure::new("server", "the call was withdrawn before it began")), None);
-        }
+        let running = match running {
+            Ok(running) => running,
+            Err(failure) => return (answer::of_failure(&failure), None),
+        };
         let (session, asker, entered) = (Arc::clone(self.session), self.asker.clone(), Arc::clone(&self.entered));
         let trace = self.context.meta.get_traceparent().and_then(Trace::parse);
         let begun = Instant::now();
