@@ -31,7 +31,6 @@ use super::elicit::{self, ASKED_FOR, Brought, Way, Word};
 use super::tools::{Awaited, Order};
 use super::wait::{self, PATIENCE};
 use super::{Session, answer};
-use crate::admission;
 use crate::approval::{Consent, Filed, OwnWord, approve_command};
 use crate::engine::asker::{AgentName, Asker};
 use crate::failure::Failure;
@@ -201,7 +200,7 @@ impl<'a> Calling<'a> {
         let over = Over::default();
         let is_over = Arc::clone(&over.0);
         let (session, stop) = (Arc::clone(self.session), Arc::clone(&self.entered.stop));
-        let principal = admission::named(&self.asker.principal());
+        let principal = self.asker.principal().named();
         let doing = format!("waiting for approval {id}: {}", approve_command(&id));
         let waited = self.on_thread(&doing, move |reply| {
             // Nobody waits where the client is gone.
