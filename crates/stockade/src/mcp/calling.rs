@@ -22,6 +22,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, CallToolResult, ProgressNotificationParam};
 use rmcp::service::RequestContext;
 use stockade_gateway::approvals::{Request, RequestId, State};
+use stockade_http::SessionEnd;
 use stockade_ledger::receipt::Trace;
 use tokio::sync::oneshot;
 
@@ -216,7 +217,7 @@ impl<'a> Calling<'a> {
         let stop = &self.entered.stop;
         let running = tokio::select! {
             running = self.entered.begin() => running,
-            () = self.context.ct.cancelled() => {
+            () = self.withdrawn() => {
                 stop.stop();
                 Err(stop.refusal())
             }
@@ -247,6 +248,15 @@ impl<'a> Calling<'a> {
         acted.await.unwrap_or_else(|failure| (answer::of_failure(&failure), None))
     }
 
+    /// Waits until the client does not want it any more: it said so, or ended the session.
+    async fn withdrawn(&self) {
+        let Some(mut end) = SessionEnd::of(&self.context.extensions) else { return self.context.ct.cancelled().await };
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            () = end.come() => {}
+        }
+    }
+
     /// Waits for what a thread says; tells of progress, and passes a withdrawal on.
     async fn on_thread<T: Send + 'static>(
         &self,
@@ -261,7 +271,7 @@ impl<'a> Calling<'a> {
         loop {
             tokio::select! {
                 answer = &mut answered => return answer.map_err(|_| Failure::new("server", "the call ended without a word")),
-                () = self.context.ct.cancelled(), if !withdrawn => {
+                () = self.withdrawn(), if !withdrawn => {
                     withdrawn = true;
                     self.entered.stop.stop();
                 }
