@@ -18,14 +18,23 @@ const LEAST: usize = 8 << 10;
 /// What is copied at one time by one that fills what it is given.
 const MOST: usize = 256 << 10;
 
-/// Copies until both sides are done.
-pub(crate) async fn relay<A, B>(sandbox: &Sandbox, record: &Record, inside: A, outside: B, needles: Option<Arc<Needles>>) -> io::Result<()>
+/// The secrets that concern what is relayed.
+#[derive(Debug, Default)]
+pub(crate) struct Along {
+    /// Those that whoever opened the connection showed, as bits: what is sent counts as theirs.
+    pub(crate) carried: u64,
+    /// What is searched for in what comes back.
+    pub(crate) needles: Option<Arc<Needles>>,
+}
+
+/// Copies until both sides are done, or one has sent more than it may.
+pub(crate) async fn relay<A, B>(sandbox: &Sandbox, record: &Record, inside: A, outside: B, along: Along) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut from_inside, mut to_inside) = tokio::io::split(Metered { inner: inside, sandbox, record });
-    let outside = Scrubbed { inner: outside, scrubber: needles.map(Scrubber::new), ready: Bytes::new(), ended: false };
+    let (mut from_inside, mut to_inside) = tokio::io::split(Metered { inner: inside, sandbox, record, carried: along.carried });
+    let outside = Scrubbed { inner: outside, scrubber: along.needles.map(Scrubber::new), ready: Bytes::new(), ended: false };
     let (mut from_outside, mut to_outside) = tokio::io::split(outside);
     match tokio::try_join!(copy(&mut from_inside, &mut to_outside), copy(&mut from_outside, &mut to_inside)) {
         Ok(_) => Ok(()),
@@ -68,6 +77,7 @@ struct Metered<'a, S> {
     inner: S,
     sandbox: &'a Sandbox,
     record: &'a Record,
+    carried: u64,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<'_, S> {
@@ -76,7 +86,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<'_, S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
         let count = (buffer.filled().len() - before) as u64;
-        if let Err(refusal) = this.sandbox.count_sent(count) {
+        if let Err(refusal) = this.sandbox.count_sent_with(this.carried, count) {
             buffer.set_filled(before);
             this.record.refuse(&refusal);
             return Poll::Ready(Err(io::Error::other(refusal)));

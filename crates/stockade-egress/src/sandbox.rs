@@ -186,6 +186,13 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Counts bytes on their way out that go with these secrets (as bits).
+    pub(crate) fn count_sent_with(&self, carried: u64, count: u64) -> Result<(), Refusal> {
+        self.count_sent(count)?;
+        let mut with = self.bound.iter().enumerate().filter(|(index, _)| carried >> index & 1 == 1);
+        with.try_for_each(|(_, bound)| bound.count_bytes(count))
+    }
+
     /// Counts what an answer said was used.
     pub(crate) fn count_model_tokens(&self, count: u64) {
         let _ = self.model_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(before.saturating_add(count)));

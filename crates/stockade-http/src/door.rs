@@ -236,6 +236,8 @@ impl<H: ServerHandler + Send + 'static> Hall<H> {
             .timer(TokioTimer::new())
             .header_read_timeout(patience.head)
             .max_headers(MOST_FIELDS)
+            // How much is read at a time is hyper's own affair, and may be more than a head has: so the head is bounded by itself.
+            .max_header_size(MOST_HEAD)
             .max_buf_size(MOST_HEAD)
             .serve_connection(TokioIo::new(stream), service_fn(move |request| Arc::clone(&self).serve(request)));
         let mut connection = pin!(connection);

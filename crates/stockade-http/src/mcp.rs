@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::body;
 use crate::refusal::{Answer, Reason, Refusal, of_json};
+use crate::session::Ends;
 
 /// Sessions at once.
 pub(crate) const MOST_SESSIONS: usize = 256;
@@ -26,6 +27,8 @@ pub(crate) const MOST_SESSIONS: usize = 256;
 const IDLE_SESSION: Duration = Duration::from_hours(1);
 /// Bytes of a refusal of the SDK that are passed on.
 const MOST_WORDS: usize = 4096;
+/// Names a session.
+const SESSION: &str = "mcp-session-id";
 /// The first protocol version without sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 
@@ -35,6 +38,7 @@ pub(crate) struct Mcp<H> {
     sessions: Arc<LocalSessionManager>,
     // Whoever may open a session holds it, so that they are counted one by one.
     opening: Mutex<()>,
+    ends: Ends,
 }
 
 impl<H: ServerHandler + Send + 'static> Mcp<H> {
@@ -49,7 +53,12 @@ impl<H: ServerHandler + Send + 'static> Mcp<H> {
         let config =
             StreamableHttpServerConfig::default().disable_allowed_hosts().with_json_response(true).with_max_request_body_bytes(body::MOST);
         let make = move || Ok::<_, io::Error>(make());
-        Self { service: StreamableHttpService::new(make, Arc::clone(&sessions), config), sessions, opening: Mutex::new(()) }
+        Self {
+            service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
+            sessions,
+            opening: Mutex::new(()),
+            ends: Ends::default(),
+        }
     }
 
     /// How many sessions are open.
@@ -63,15 +72,26 @@ impl<H: ServerHandler + Send + 'static> Mcp<H> {
     }
 
     /// Passes a request on.
-    pub(crate) async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
-        let has_session = request.headers().contains_key("mcp-session-id");
+    pub(crate) async fn answer(&self, mut request: Request<Full<Bytes>>) -> Answer {
+        let session = request.headers().get(SESSION).map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        let has_session = session.is_some();
         let may_open = request.method() == Method::POST && !has_session && is_of_sessions(request.headers());
         let opening = if may_open { Some(self.opening.lock().await) } else { None };
         if opening.is_some() && self.sessions().await >= MOST_SESSIONS {
             return Refusal::new(Reason::Full, "too many MCP sessions are open").with_hint("end one with DELETE, or wait").answer();
         }
+        let is_end = request.method() == Method::DELETE;
+        if let Some(session) = session.as_deref().filter(|_| !is_end) {
+            let live = self.sessions.sessions.read().await;
+            if let Some(end) = self.ends.of(session, |name| live.contains_key(name)) {
+                request.extensions_mut().insert(end);
+            }
+        }
         let answer = self.service.handle(request).await;
         drop(opening);
+        if let Some(session) = session.filter(|_| is_end && answer.status().is_success()) {
+            self.ends.come(&session);
+        }
         reworded(answer, has_session, self.service.config.cancellation_token.is_cancelled()).await
     }
 }
@@ -111,4 +131,56 @@ fn error(status: StatusCode, words: &str) -> Value {
     // -32700 is JSON that cannot be parsed, -32600 what is no request.
     let code = if status == StatusCode::BAD_REQUEST && words.starts_with("fail to deserialize") { -32700 } else { -32600 };
     json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": words } })
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{CallToolRequestParams, CallToolResponse};
+    use rmcp::service::RequestContext;
+    use rmcp::{ErrorData, RoleServer};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::session::SessionEnd;
+
+    /// Waits until it is over, and says by whose word.
+    struct Waits(UnboundedSender<&'static str>);
+
+    impl ServerHandler for Waits {
+        async fn call_tool(&self, _: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+            self.0.send("begun").unwrap();
+            let mut end = SessionEnd::of(&context.extensions).expect("it is in a session");
+            let told = tokio::select! {
+                biased;
+                () = context.ct.cancelled() => "cancelled by the SDK",
+                () = end.come() => "ended",
+            };
+            self.0.send(told).unwrap();
+            Err(ErrorData::internal_error("over", None))
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_ends_a_session_ends_its_calls_at_once() {
+        let (tell, mut told) = unbounded_channel();
+        let mcp = Arc::new(Mcp::new(move || Waits(tell.clone())));
+        let request = |method: Method, session: Option<&str>, message: Value| {
+            let request = Request::builder().method(method).uri("/mcp").header(CONTENT_TYPE, "application/json");
+            let request = request.header("host", "localhost").header("accept", "application/json, text/event-stream");
+            let request = session.into_iter().fold(request, |request, name| request.header(SESSION, name));
+            request.header("mcp-protocol-version", "2025-11-25").body(Full::new(Bytes::from(message.to_string()))).unwrap()
+        };
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let open = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let opened = mcp.answer(request(Method::POST, None, open)).await;
+        let session = opened.headers().get(SESSION).expect("a session").to_str().unwrap().to_owned();
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert!(mcp.answer(request(Method::POST, Some(&session), ready)).await.status().is_success());
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": {}}});
+        let (calling, call) = (Arc::clone(&mcp), request(Method::POST, Some(&session), call));
+        tokio::spawn(async move { calling.answer(call).await });
+        assert_eq!(told.recv().await, Some("begun"));
+        assert!(mcp.answer(request(Method::DELETE, Some(&session), Value::Null)).await.status().is_success());
+        assert_eq!(told.recv().await, Some("ended"));
+    }
 }

@@ -45,6 +45,11 @@ impl Principal {
     pub fn agent(name: impl Into<String>) -> Self {
         Self { kind: PrincipalKind::Agent, id: name.into(), tenant: None }
     }
+
+    /// As rules write it.
+    pub fn named(&self) -> String {
+        format!("{}::{:?}", self.kind.name(), self.id)
+    }
 }
 
 /// One question.

@@ -24,6 +24,7 @@ use crate::once::{self, JobError};
 use crate::sandbox::Sandbox;
 use crate::signals::Signals;
 use crate::state::{self, Owned, Record, Sandboxes};
+use crate::wayout;
 use crate::workspace::kept;
 use crate::workspace::layer::Layer;
 
@@ -121,6 +122,8 @@ pub fn hold(
         way_out: opened.as_ref().map(|opened| &opened.way_out),
         meanwhile: None,
     };
+    // Without it a way out that ended would only not be told of.
+    let alarm = opened.as_ref().and_then(|opened| opened.way_out.alarm.as_ref()?.try_clone().ok());
     let started = Sandbox::start(backend, &start).map(Sandbox::into_running).and_then(refuse_without_namespaces);
     // Only the guest has its end of the way out from here on, so that egress sees it go.
     drop(opened);
@@ -143,7 +146,11 @@ pub fn hold(
     let owner = Owner { lock, pause_marker: owned.directory.join(PAUSED) };
     let quarantine = owned.directory.join("quarantine");
     let (watched, violations) = (guard.clone(), owned.directory.join(VIOLATIONS));
-    let inspect = move || append(&violations, &watched.quarantine(&quarantine));
+    let inspect = move || {
+        let mut lines = watched.quarantine(&quarantine);
+        lines.extend(alarm.as_ref().is_some_and(wayout::is_gone).then(|| wayout::GONE.to_owned()));
+        append(&violations, &lines);
+    };
     let (ended, mut running, farewell) = Supervisor::new(running, listener, owner, Box::new(inspect)).serve(&signals, |running| {
         let exports = exports.get_or_insert_with(|| running.take_exports());
         bring_out(exports, &upper);

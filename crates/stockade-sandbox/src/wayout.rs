@@ -32,6 +32,7 @@ const IN_A_JAVA: [&str; 2] = ["lib/security/cacerts", "jre/lib/security/cacerts"
 /// No machine has more Javas than this.
 const MOST_JAVAS: usize = 32;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use stockade_core::demand::Demand;
 use stockade_wire::opening::Opening;
@@ -45,6 +46,10 @@ pub use files::{MOST_SHOWN, PLACE, Shown, Use, helper};
 
 /// The port of names; it is always taken, and never for anything else.
 const DNS_PORT: u16 = 53;
+
+/// What is said of a way out that was killed, or broke.
+pub const GONE: &str =
+    "egress-ended: the way out ended before the sandbox did: after that nothing went out, and what was under way is not listed";
 
 /// A way out.
 #[derive(Debug)]
@@ -64,8 +69,17 @@ pub struct WayOut {
     pub shown: Vec<Shown>,
     /// Where programs inside find the agent of SSH, beneath [`PLACE`]; connections to it leave by the channel.
     pub agent: Option<PathBuf>,
-    /// A pipe's end: when there is something to read, everything inside is killed. Nothing of it is inside.
+    /// A pipe's end: when there is something to read, everything inside is killed. Nothing of it is inside; whoever keeps the way out has the other
+    /// end, so that its end is seen too.
     pub alarm: Option<OwnedFd>,
+}
+
+/// Whether nobody keeps a way out any more, by its alarm. One that was raised has said why.
+pub(crate) fn is_gone(alarm: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut asked = [PollFd::new(alarm, PollFlags::IN)];
+    rustix::event::poll(&mut asked, Some(&now)).is_ok()
+        && asked.iter().any(|fd| fd.revents().contains(PollFlags::HUP) && !fd.revents().contains(PollFlags::IN))
 }
 
 /// The files that this machine's Javas read authorities from, each once and without links; empty where there is no Java.

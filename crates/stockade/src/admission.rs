@@ -195,7 +195,7 @@ impl Rules {
             because: because(judgement),
             rules,
             policy: digest_of(&self.layers.files).unwrap_or_default(),
-            principal: named(&principal),
+            principal: principal.named(),
             effect: Effect::Write,
             wanted,
             programs: first.into_iter().chain(calls.iter().map(|call| OsString::from(&call.program))).collect(),
@@ -219,7 +219,7 @@ impl Rules {
             because: vec![format!("{why} ({})", decision.rule)],
             rules: vec![narrowest_rule(&principal, request)],
             policy: digest_of(&self.layers.files).unwrap_or_default(),
-            principal: named(&principal),
+            principal: principal.named(),
             effect,
             wanted,
             programs: Vec::new(),
@@ -402,11 +402,6 @@ pub(crate) fn own_word(policies: &Policies, principal: &Principal, asked: &[Requ
     };
     let is_agent = principal.kind == PrincipalKind::Agent;
     if is_agent && !asked.is_empty() && asked.iter().all(may) { OwnWord::Counts } else { OwnWord::DoesNotCount }
-}
-
-/// A principal as Cedar writes it, without the namespace.
-pub(crate) fn named(principal: &Principal) -> String {
-    format!("{}::{:?}", principal.kind.name(), principal.id)
 }
 
 /// Why a person is asked, command by command.

@@ -33,13 +33,15 @@ pub(crate) enum FailureKind {
     NoProgram,
     /// There is no room for it until something else ends.
     Full,
+    /// Whoever would do it ends, and had not begun.
+    Ending,
 }
 
 impl FailureKind {
     /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
-            Self::Broken | Self::Full => 125,
+            Self::Broken | Self::Full | Self::Ending => 125,
             Self::NoProgram => 127,
         }
     }
@@ -59,6 +61,12 @@ impl Failure {
     /// There is no room for it now (125).
     pub(crate) fn full(step: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of(FailureKind::Full, step, message)
+    }
+
+    /// The server that was to do it ends (125).
+    pub(crate) fn ending() -> Self {
+        Self::of(FailureKind::Ending, "server", "the server is ending, and this call had not begun")
+            .with_hint("repeat it when there is a server again")
     }
 
     /// An error with its chain of causes, as a failure of `step` (125).

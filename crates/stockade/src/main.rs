@@ -19,6 +19,7 @@ mod commands;
 mod context;
 #[cfg(wall)]
 mod daemon;
+mod destination;
 #[cfg(wall)]
 mod egress;
 #[cfg(wall)]

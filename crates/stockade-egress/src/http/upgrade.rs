@@ -1,7 +1,8 @@
 //! Upgrades (WebSocket and the like): the handshake is a request like any other; after it bytes are relayed.
 //!
 //! What comes from the host is scrubbed on the way, which works on frames that are not compressed; compression is not offered to the
-//! host where secrets are bound. What the sandbox sends is masked by its own key, so placeholders in it are neither seen nor replaced.
+//! host where secrets are bound. What the sandbox sends is masked by its own key, so placeholders in it are neither seen nor replaced. It counts as
+//! sent with the secrets of the handshake, and too much of it ends the connection.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use super::pool::dedicated;
 use crate::body::answer::{AnswerBody, ScrubWith};
 use crate::body::request::RequestBody;
 use crate::refusal::Refusal;
-use crate::relay::relay;
+use crate::relay::{Along, relay};
 
 /// Sends the handshake on a connection of its own and, where the host agrees, relays.
 pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: Approved) -> Result<Response<AnswerBody>, Refusal> {
-    let Approved { destination, record, needles, .. } = approved;
+    let Approved { destination, record, needles, carried, .. } = approved;
     let inside = hyper::upgrade::on(&mut request);
     let wanted = request.headers().get(header::UPGRADE).cloned();
     let mut outgoing = Request::new(RequestBody::Empty);
@@ -57,7 +58,8 @@ pub(crate) async fn serve(leg: &Leg, mut request: Request<Incoming>, approved: A
     tokio::spawn(async move {
         let both = async {
             let (inside, outside) = tokio::try_join!(inside, outside).map_err(|error| error.to_string())?;
-            relay(&sandbox, &record, TokioIo::new(inside), TokioIo::new(outside), needles).await.map_err(|error| error.to_string())
+            let along = Along { carried, needles };
+            relay(&sandbox, &record, TokioIo::new(inside), TokioIo::new(outside), along).await.map_err(|error| error.to_string())
         };
         let ended = tokio::select! {
             ended = both => ended,

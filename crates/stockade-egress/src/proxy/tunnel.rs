@@ -27,7 +27,7 @@ use crate::http::serve;
 use crate::peek::Peek;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::relay::relay;
+use crate::relay::{Along, relay};
 use crate::rules::judge::{Asked, Denied};
 use crate::rules::{HostRule, Tls};
 use crate::sandbox::Sandbox;
@@ -181,7 +181,7 @@ where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    if let Err(error) = relay(sandbox, record, inside, outside, None).await {
+    if let Err(error) = relay(sandbox, record, inside, outside, Along::default()).await {
         record.note(error.to_string());
     }
 }

@@ -238,6 +238,30 @@ async fn bytes_of_heads_and_of_whatever_came_before_a_placeholder_count() {
     assert_eq!(server.count(), 1);
 }
 
+#[tokio::test]
+async fn bytes_after_an_upgrade_count_for_the_secrets_that_opened_it() {
+    let (mut world, _server, host) = world_with(|binding| binding.budget = Budget { bytes: Some(1_000), ..Budget::default() }).await;
+    for (authorization, most) in [(format!("Bearer {PLACEHOLDER}"), 1_000), ("none".to_owned(), 3_000)] {
+        let stream = world.tls(&host, "api.example", &["http/1.1"]).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = Request::get("/websocket").header("host", &host).header("upgrade", "websocket").header("connection", "Upgrade");
+        let answer = sender.send_request(request.header("authorization", &authorization).body(full("")).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+        let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+        let mut passed = 0;
+        let mut back = [0; 100];
+        while passed < 3_000 && stream.write_all(&[7; 100]).await.is_ok() && stream.read_exact(&mut back).await.is_ok() {
+            passed += 100;
+        }
+        drop(stream);
+        let event = world.event().await;
+        // The head of the handshake counts too.
+        assert!(passed >= most / 2 && passed <= most && event.sent == passed, "{most}: {passed} {event:?}");
+        assert_eq!((event.rule == "secret-budget", event.secrets.is_empty()), (most == 1_000, most != 1_000), "{event:?}");
+    }
+}
+
 /// A server that says this, whatever it is asked.
 async fn server_that_says(answer: String) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

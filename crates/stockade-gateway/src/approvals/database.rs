@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../schema/002_carried.sql"),
     include_str!("../../schema/003_told.sql"),
     include_str!("../../schema/004_ways.sql"),
+    include_str!("../../schema/005_listener.sql"),
 ];
 /// How long somebody else may hold it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +90,7 @@ fn connect(path: &Path) -> Result<Connection, ApprovalError> {
         transaction.execute_batch(step).map_err(failed)?;
     }
     if found == 0 {
-        transaction.execute("INSERT INTO store VALUES (1, ?1, 0)", params![key]).map_err(failed)?;
+        transaction.execute("INSERT INTO store (one, key, latest) VALUES (1, ?1, 0)", params![key]).map_err(failed)?;
     }
     transaction.pragma_update(None, "user_version", newest).map_err(failed)?;
     transaction.commit().map_err(failed)?;

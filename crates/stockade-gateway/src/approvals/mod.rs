@@ -41,7 +41,7 @@ pub use binding::{Bound, BoundFile, Contents, Input, Variable, Visibility, Wante
 pub(crate) use database::directory;
 pub use distant::{Distant, Signed};
 pub use error::ApprovalError;
-pub use news::{Happened, News, Telling};
+pub use news::{Happened, Listener, News, Telling};
 pub use request::{Request, RequestId, State};
 pub(crate) use store::pass_time;
 pub use store::{Asking, MOST_OF_AGENT, MOST_PENDING, MOST_SHOWN, Otherwise, Scope, Settled, Store, Waiting};

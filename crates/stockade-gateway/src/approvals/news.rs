@@ -7,6 +7,7 @@ use std::fs::File;
 
 use rusqlite::{Row, Transaction, params};
 
+use super::binding::shown_sha256;
 use super::database;
 use super::error::ApprovalError;
 use super::request::{Request, State};
@@ -50,6 +51,15 @@ pub struct News {
     pub request: Request,
 }
 
+/// Somebody outside who is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Listener<'a> {
+    /// What settings call them. Only its digest is kept: a URL may be a secret.
+    pub name: &'a str,
+    /// Since when they listen, in seconds since 1970.
+    pub since: i64,
+}
+
 /// Whoever holds this tells, and nobody else does.
 #[derive(Debug)]
 pub struct Telling {
@@ -58,8 +68,10 @@ pub struct Telling {
 
 impl Store {
     /// Takes it upon this process to tell; `None` while another does.
-    pub fn begin_telling(&self) -> Result<Option<Telling>, ApprovalError> {
-        Ok(database::lock(&self.path, LOCK)?.map(|lock| Telling { _lock: lock }))
+    pub fn begin_telling(&mut self, listener: &Listener<'_>) -> Result<Option<Telling>, ApprovalError> {
+        let Some(lock) = database::lock(&self.path, LOCK)? else { return Ok(None) };
+        self.within("tell of", |transaction| welcome(transaction, listener))?;
+        Ok(Some(Telling { _lock: lock }))
     }
 
     /// What is to be told, the oldest first. Nothing is written where there is nothing.
@@ -90,6 +102,21 @@ impl Store {
     pub fn told(&mut self, _telling: &Telling, news: &News) -> Result<(), ApprovalError> {
         self.within("tell of", |transaction| mark(transaction, &news.request.id, news.request.state))
     }
+}
+
+/// Where somebody else listens than did before, what was over by then is no news to them, and what waits is, also where it was told to the other.
+fn welcome(transaction: &Transaction<'_>, listener: &Listener<'_>) -> rusqlite::Result<()> {
+    let (name, since) = (shown_sha256(listener.name), listener.since);
+    let before: String = transaction.query_row("SELECT listener FROM store", [], |row| row.get(0))?;
+    if before == name {
+        return Ok(());
+    }
+    let over = "UPDATE requests SET told = state WHERE state <> 'pending' AND coalesce(decided, expires) < ?1";
+    transaction.execute(over, [since])?;
+    if !before.is_empty() {
+        transaction.execute("UPDATE requests SET told = '' WHERE state = 'pending'", [])?;
+    }
+    transaction.execute("UPDATE store SET listener = ?1", [name]).map(drop)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<(Request, String)> {

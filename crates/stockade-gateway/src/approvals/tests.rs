@@ -462,6 +462,9 @@ fn what_is_approved_is_what_was_seen() {
     assert_eq!(store.pending(NOW + PENDING_FOR).unwrap(), []);
 }
 
+/// Somebody who listened all the time.
+const LISTENER: Listener<'static> = Listener { name: "https://hooks.example/", since: 0 };
+
 /// What there is to tell, by request; all of it is told.
 fn tell(store: &mut Store, telling: &Telling, now: i64) -> Vec<(String, Happened)> {
     let news = store.news(telling, now).unwrap();
@@ -475,7 +478,7 @@ fn tell(store: &mut Store, telling: &Telling, now: i64) -> Vec<(String, Happened
 fn each_turn_of_a_request_is_news_once() {
     let root = tempfile::tempdir().unwrap();
     let mut store = Store::open(root.path()).unwrap();
-    let telling = store.begin_telling().unwrap().expect("nobody else tells");
+    let telling = store.begin_telling(&LISTENER).unwrap().expect("nobody else tells");
     assert_eq!(tell(&mut store, &telling, NOW), []);
     let push = waits(settle(&mut store, &call("push"), None, NOW));
     let pull = waits(settle(&mut store, &call("pull"), None, NOW));
@@ -503,7 +506,7 @@ fn what_nobody_was_told_in_time_is_told_as_it_stands() {
     approve(&mut store, &old, Scope::Once, &me(), NOW).unwrap();
     approve(&mut store, &quick, Scope::Once, &me(), NOW + 1000).unwrap();
     assert!(matches!(settle(&mut store, &call("quick"), None, NOW + 1000), Ok(Settled::Approved(_))));
-    let telling = store.begin_telling().unwrap().expect("nobody else tells");
+    let telling = store.begin_telling(&LISTENER).unwrap().expect("nobody else tells");
     // What was over long before anybody listened is left out.
     let news = tell(&mut store, &telling, NOW + 1001);
     assert_eq!(news, [(quick.id, Happened::Decided), (late.id, Happened::Requested)]);
@@ -511,14 +514,43 @@ fn what_nobody_was_told_in_time_is_told_as_it_stands() {
 }
 
 #[test]
+fn who_begins_to_listen_hears_what_waits_and_nothing_that_was_over() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = Store::open(root.path()).unwrap();
+    let [over, early, open, lapsed] = ["over", "early", "open", "lapsed"].map(|word| waits(settle(&mut store, &call(word), None, NOW)));
+    store.deny(&id(&over), "me", Method::SameUid, NOW + 10).unwrap();
+    approve(&mut store, &lapsed, Scope::Once, &me(), NOW + 10).unwrap();
+    // Decided before anybody could look, but after they began to listen.
+    store.deny(&id(&early), "me", Method::SameUid, NOW + 20).unwrap();
+    let first = Listener { name: "https://a.example/", since: NOW + 20 };
+    let telling = store.begin_telling(&first).unwrap().expect("nobody else tells");
+    let news = tell(&mut store, &telling, NOW + 21);
+    assert_eq!(news, [(early.id.clone(), Happened::Decided), (open.id.clone(), Happened::Requested)]);
+    drop(telling);
+    // The same one, at the next start of a server, hears what happened in between.
+    let quick = waits(settle(&mut store, &call("quick"), None, NOW + 30));
+    store.deny(&id(&quick), "me", Method::SameUid, NOW + 31).unwrap();
+    let telling = store.begin_telling(&Listener { since: NOW + 40, ..first }).unwrap().expect("nobody else tells");
+    assert_eq!(tell(&mut store, &telling, NOW + 40), [(quick.id, Happened::Decided)]);
+    drop(telling);
+    // Another one hears what waits, whoever was told of it, and what comes of it.
+    let telling = store.begin_telling(&Listener { name: "https://b.example/", since: NOW + 50 }).unwrap().expect("nobody else tells");
+    assert_eq!(tell(&mut store, &telling, NOW + 50), [(open.id.clone(), Happened::Requested)]);
+    store.deny(&id(&open), "me", Method::SameUid, NOW + 51).unwrap();
+    assert_eq!(tell(&mut store, &telling, NOW + 51), [(open.id, Happened::Decided)]);
+    assert_eq!(tell(&mut store, &telling, NOW + 10 + APPROVED_FOR), [(lapsed.id, Happened::Expired)], "approved, and never used");
+    let kept: String = store.connection.query_row("SELECT listener FROM store", [], |row| row.get(0)).unwrap();
+    assert!(kept.len() == 64 && !kept.contains("b.example"), "{kept}");
+}
+
+#[test]
 fn one_process_tells_at_a_time() {
     let root = tempfile::tempdir().unwrap();
-    let store = Store::open(root.path()).unwrap();
-    let telling = store.begin_telling().unwrap();
-    let other = Store::open(root.path()).unwrap();
-    assert!(telling.is_some() && other.begin_telling().unwrap().is_none());
+    let telling = Store::open(root.path()).unwrap().begin_telling(&LISTENER).unwrap();
+    let mut other = Store::open(root.path()).unwrap();
+    assert!(telling.is_some() && other.begin_telling(&LISTENER).unwrap().is_none());
     drop(telling);
-    assert!(other.begin_telling().unwrap().is_some());
+    assert!(other.begin_telling(&LISTENER).unwrap().is_some());
 }
 
 /// Only where these tests run as root: nobody else can name another user.

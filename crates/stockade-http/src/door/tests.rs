@@ -73,6 +73,23 @@ fn whoever_is_slow_is_cut_off() {
 }
 
 #[test]
+fn a_head_has_64_kib_and_no_byte_more() {
+    let door = Open::new(Patience { head: Duration::from_mins(1), ..short() });
+    let head = |bytes: usize| {
+        let begin = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Long: ", door.address);
+        format!("{begin}{}\r\n\r\n", "x".repeat(bytes - begin.len() - 4))
+    };
+    for (bytes, status) in [(MOST_HEAD, "200"), (MOST_HEAD + 1, "431")] {
+        let mut stream = door.connect();
+        stream.write_all(head(bytes).as_bytes()).unwrap();
+        // Whoever said too much is not listened to until the end, and may find the connection reset after the answer.
+        let mut said = [0; 12];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(std::str::from_utf8(&said).unwrap(), format!("HTTP/1.1 {status}"), "{bytes}");
+    }
+}
+
+#[test]
 fn more_connections_than_places_wait_and_are_served_in_the_end() {
     let door = Open::new(Patience { head: Duration::from_secs(1), ..short() });
     let silent: Vec<TcpStream> = (0..MOST_CONNECTIONS + 8).map(|_| door.connect()).collect();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use stockade_core::limits::parse_duration;
 
 /// Decide about calls that the rules ask a person about.
@@ -25,7 +25,7 @@ pub(crate) enum ApprovalsVerb {
     /// Let a call through: the next one, or for longer
     Approve(ApproveArgs),
     /// Say no; asking again does not help for an hour
-    Deny(OneRequest),
+    Deny(DenyArgs),
     /// Ask at the terminal about what comes in, until standard input ends
     #[command(hide = true)]
     Prompt,
@@ -75,6 +75,24 @@ pub(crate) struct ApproveArgs {
     pub(crate) yes: bool,
     /// Of another user, for whom the administrator named you as the one who approves
     #[arg(long, value_name = "USER", conflicts_with_all = ["for_session", "until", "as_rule"])]
+    pub(crate) of: Option<String>,
+}
+
+/// `approvals deny`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["id", "all"]))]
+pub(crate) struct DenyArgs {
+    /// Which
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// All that wait
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// With --all: only those of this agent (client/name)
+    #[arg(long, value_name = "NAME", requires = "all", conflicts_with = "id")]
+    pub(crate) agent: Option<String>,
+    /// Of another user, for whom the administrator named you as the one who approves
+    #[arg(long, value_name = "USER")]
     pub(crate) of: Option<String>,
 }
 
@@ -157,5 +175,6 @@ Examples:
   stockade approvals approve 3f9a0c61d2b7              the next such call runs
   stockade approvals approve 3f9a0c61d2b7 --until 1h
   stockade approvals deny 3f9a0c61d2b7
+  stockade approvals deny --all --agent claude/main    whatever waits of this agent
   stockade approvals credential set                    so that an agent cannot approve its own
   stockade approvals approve 3f9a0c61d2b7 --of alice   what alice's agents ask for, where you are the one who approves";

@@ -28,8 +28,8 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use agent::{AgentArgs, AgentRunArgs, AgentVerb, Detached, GuideArgs, LogsArgs, OneAgent};
 pub(crate) use approvals::{
-    ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialKeyArgs, CredentialVerb, GrantsArgs, GrantsVerb, OneRequest,
-    RevokeArgs,
+    ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialKeyArgs, CredentialVerb, DenyArgs, GrantsArgs, GrantsVerb,
+    OneRequest, RevokeArgs,
 };
 pub(crate) use cap::{CapArgs, CapListArgs, CapRunArgs, CapShowArgs, CapVerb};
 pub(crate) use config::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};

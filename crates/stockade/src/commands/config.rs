@@ -13,6 +13,7 @@ use stockade_store::settings::{Outcome, Row, Settings, SettingsError, Target, co
 
 use crate::Context;
 use crate::cli::{ConfigArgs, ConfigVerb, GetArgs, LayerChoice, SetArgs, UnsetArgs};
+use crate::destination;
 use crate::failure::Failure;
 use crate::printer::Table;
 use crate::receipts::lifecycle;
@@ -47,7 +48,8 @@ fn list(context: &Context) -> Result<(), Failure> {
 
 fn set(args: &SetArgs, context: &Context) -> Result<(), Failure> {
     let places = context.places()?;
-    let takes_many = table::find(&args.key).is_none_or(|key| key.kind == Kind::Hosts);
+    let key = table::find(&args.key);
+    let takes_many = key.is_none_or(|key| key.kind == Kind::Hosts);
     if args.values.len() > 1 && !takes_many {
         let hint = format!("quote the value if it has spaces in it: `stockade config set {} 'ONE TWO'`", args.key);
         return Err(Failure::new("settings", format!("`{}` takes one value, not {}", args.key, args.values.len())).with_hint(hint));
@@ -56,6 +58,7 @@ fn set(args: &SetArgs, context: &Context) -> Result<(), Failure> {
     let value = args.values.join(",");
     let words = ["--layer", layer_word(args.layer), &args.key, &value];
     let outcome = lifecycle("config.set", &words, context, || {
+        key.map_or(Ok(()), |key| destination::check(key, &value))?;
         config_set(places, target(args.layer, project.as_deref()), &args.key, &value).map_err(|error| failure(&error))
     })?;
     report(&args.key, Action::Set, outcome, context)?;

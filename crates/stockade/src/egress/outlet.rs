@@ -26,7 +26,7 @@ use stockade_ledger::LedgerError;
 use stockade_ledger::redact::{Counts, Redact, Redaction};
 use stockade_sandbox::gate::{Gate, GateError, Opened};
 use stockade_sandbox::variables::Wiped;
-use stockade_sandbox::wayout::WayOut;
+use stockade_sandbox::wayout::{GONE, WayOut};
 use stockade_store::private_dir::ensure_private_dir;
 use stockade_store::settings::{Access, OnMisuse, Place, Provider, SecretSetting, SecretSource, Settings, Ssh};
 
@@ -46,9 +46,6 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const WEB_PORTS: [u16; 2] = [80, 443];
 /// The longest file of authorities.
 const MAX_AUTHORITIES: u64 = 1 << 20;
-/// What is said of an egress that was killed, or broke.
-const GONE: &str =
-    "egress-ended: the way out ended before the sandbox did: after that nothing went out, and what was under way is not listed";
 /// What is said of one that does not answer.
 const SILENT: &str = "egress-ended: the way out did not say what it did last: what was under way at the end may not be listed";
 /// What a call is called that is no capability's.

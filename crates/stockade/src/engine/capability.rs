@@ -162,7 +162,7 @@ impl Called {
             }),
             rules: vec![rule],
             policy: digest_of(&files).unwrap_or_default(),
-            principal: admission::named(principal),
+            principal: principal.named(),
             effect,
             wanted: approvals::Wanted::Capability {
                 name: self.facts.name.to_string(),

@@ -245,12 +245,11 @@ fn turn<'t>(assembled: &Assembled, caller: &Caller<'_>, place: &'t OnceCell<Arc<
     let nobody = AgentName::new("", MAIN);
     let Some(overlay) = session.overlays.of(asker.agent().unwrap_or(&nobody), assembled)? else { return Ok(None) };
     let overlay = place.get_or_init(|| overlay);
-    let withdrawn = || Failure::new("server", "the call was withdrawn before its turn came");
     let is_wanted = || entered.stop.is_wanted();
     if !is_wanted() {
-        return Err(withdrawn());
+        return Err(entered.stop.refusal());
     }
-    overlay.turn(&is_wanted).map(Some).ok_or_else(withdrawn)
+    overlay.turn(&is_wanted).map(Some).ok_or_else(|| entered.stop.refusal())
 }
 
 fn status(asker: &Asker, session: &Session) -> Result<Answered, Failure> {

@@ -22,6 +22,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, CallToolResult, ProgressNotificationParam};
 use rmcp::service::RequestContext;
 use stockade_gateway::approvals::{Request, RequestId, State};
+use stockade_http::SessionEnd;
 use stockade_ledger::receipt::Trace;
 use tokio::sync::oneshot;
 
@@ -31,7 +32,6 @@ use super::elicit::{self, ASKED_FOR, Brought, Way, Word};
 use super::tools::{Awaited, Order};
 use super::wait::{self, PATIENCE};
 use super::{Session, answer};
-use crate::admission;
 use crate::approval::{Consent, Filed, OwnWord, approve_command};
 use crate::engine::asker::{AgentName, Asker};
 use crate::failure::Failure;
@@ -201,7 +201,7 @@ impl<'a> Calling<'a> {
         let over = Over::default();
         let is_over = Arc::clone(&over.0);
         let (session, stop) = (Arc::clone(self.session), Arc::clone(&self.entered.stop));
-        let principal = admission::named(&self.asker.principal());
+        let principal = self.asker.principal().named();
         let doing = format!("waiting for approval {id}: {}", approve_command(&id));
         let waited = self.on_thread(&doing, move |reply| {
             // Nobody waits where the client is gone.
@@ -217,14 +217,15 @@ impl<'a> Calling<'a> {
         let stop = &self.entered.stop;
         let running = tokio::select! {
             running = self.entered.begin() => running,
-            () = self.context.ct.cancelled() => {
+            () = self.withdrawn() => {
                 stop.stop();
-                None
+                Err(stop.refusal())
             }
         };
-        if !stop.is_wanted() {
-            return (answer::of_failure(&Failure::new("server", "the call was withdrawn before it began")), None);
-        }
+        let running = match running {
+            Ok(running) => running,
+            Err(failure) => return (answer::of_failure(&failure), None),
+        };
         let (session, asker, entered) = (Arc::clone(self.session), self.asker.clone(), Arc::clone(&self.entered));
         let trace = self.context.meta.get_traceparent().and_then(Trace::parse);
         let begun = Instant::now();
@@ -247,6 +248,15 @@ impl<'a> Calling<'a> {
         acted.await.unwrap_or_else(|failure| (answer::of_failure(&failure), None))
     }
 
+    /// Waits until the client does not want it any more: it said so, or ended the session.
+    async fn withdrawn(&self) {
+        let Some(mut end) = SessionEnd::of(&self.context.extensions) else { return self.context.ct.cancelled().await };
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            () = end.come() => {}
+        }
+    }
+
     /// Waits for what a thread says; tells of progress, and passes a withdrawal on.
     async fn on_thread<T: Send + 'static>(
         &self,
@@ -261,7 +271,7 @@ impl<'a> Calling<'a> {
         loop {
             tokio::select! {
                 answer = &mut answered => return answer.map_err(|_| Failure::new("server", "the call ended without a word")),
-                () = self.context.ct.cancelled(), if !withdrawn => {
+                () = self.withdrawn(), if !withdrawn => {
                     withdrawn = true;
                     self.entered.stop.stop();
                 }

@@ -34,7 +34,17 @@ struct Live {
 #[derive(Debug)]
 pub(crate) struct Stop {
     sender: Sender,
-    wanted: Mutex<bool>,
+    state: Mutex<Wanted>,
+}
+
+/// Whether anybody waits for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Still,
+    /// Its client went away, or thinks better of it.
+    Withdrawn,
+    /// The server ends.
+    Ending,
 }
 
 /// A call that was let in; its place is free again when the value goes.
@@ -64,15 +74,15 @@ impl Default for Calls {
 impl Calls {
     /// Lets a call in, unless too many are there or the server ends.
     pub(crate) fn enter(&self) -> Result<Entered, Failure> {
-        let refused = |why: String| Failure::new("server", why);
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| refused(format!("{MOST} calls are waiting already")).with_hint("wait for some of them"))?;
-        let (sender, signals) = Signals::sent().map_err(|errno| refused(format!("making the call's stop: {errno}")))?;
-        let stop = Arc::new(Stop { sender, wanted: Mutex::new(true) });
+        let place =
+            place.map_err(|_| Failure::full("server", format!("{MOST} calls are waiting already")).with_hint("wait for some of them"))?;
+        let (sender, signals) = Signals::sent().map_err(|errno| Failure::new("server", format!("making the call's stop: {errno}")))?;
+        let stop = Arc::new(Stop { sender, state: Mutex::new(Wanted::Still) });
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut live = lock(&self.live);
         if live.closed {
-            return Err(refused("the server is ending".to_owned()));
+            return Err(Failure::ending());
         }
         live.calls.insert(id, Arc::clone(&stop));
         Ok(Entered { id, live: Arc::clone(&self.live), stop, signals, running: Arc::clone(&self.running), _place: place })
@@ -83,11 +93,12 @@ impl Calls {
         lock(&self.live).calls.len()
     }
 
-    /// Ends every call, and lets none in any more.
+    /// Ends every call, and lets none in any more. Those that wait are answered at once.
     pub(crate) fn close(&self) {
         let mut live = lock(&self.live);
         live.closed = true;
-        live.calls.values().for_each(|stop| stop.stop());
+        live.calls.values().for_each(|stop| stop.end(Wanted::Ending));
+        self.running.close();
     }
 
     /// Waits until every call has written down what came of it.
@@ -99,9 +110,12 @@ impl Calls {
 }
 
 impl Entered {
-    /// Waits until few enough others run.
-    pub(crate) async fn begin(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.running).acquire_owned().await.ok()
+    /// Waits until few enough others run; what nobody wants by then does not begin.
+    pub(crate) async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        match Arc::clone(&self.running).acquire_owned().await {
+            Ok(running) if self.stop.is_wanted() => Ok(running),
+            Ok(_) | Err(_) => Err(self.stop.refusal()),
+        }
     }
 }
 
@@ -114,13 +128,29 @@ impl Drop for Entered {
 impl Stop {
     /// Kills what runs. What only waits does not begin.
     pub(crate) fn stop(&self) {
-        *lock(&self.wanted) = false;
+        self.end(Wanted::Withdrawn);
+    }
+
+    fn end(&self, why: Wanted) {
+        let mut state = lock(&self.state);
+        // Whoever was first says why.
+        if *state == Wanted::Still {
+            *state = why;
+        }
         self.sender.send(libc::SIGKILL);
     }
 
     /// Whether nobody stopped it.
     pub(crate) fn is_wanted(&self) -> bool {
-        *lock(&self.wanted)
+        *lock(&self.state) == Wanted::Still
+    }
+
+    /// What a call is told that was stopped before it began.
+    pub(crate) fn refusal(&self) -> Failure {
+        match *lock(&self.state) {
+            Wanted::Still | Wanted::Ending => Failure::ending(),
+            Wanted::Withdrawn => Failure::new("server", "the call was withdrawn before it began"),
+        }
     }
 }
 
@@ -142,5 +172,31 @@ mod tests {
         let last = calls.enter().unwrap();
         calls.close();
         assert_eq!((last.stop.is_wanted(), last.signals.next(), calls.enter().is_err()), (false, Some(libc::SIGKILL), true));
+    }
+
+    #[tokio::test]
+    async fn what_waits_when_the_server_ends_is_told_so_at_once() {
+        let calls = Calls::default();
+        let all: Vec<Entered> = (0..=MOST_AT_ONCE).map(|_| calls.enter().unwrap()).collect();
+        let (last, others) = all.split_last().unwrap();
+        let mut running = Vec::new();
+        for other in others {
+            running.push(other.begin().await.unwrap());
+        }
+        let end = async {
+            tokio::task::yield_now().await;
+            calls.close();
+        };
+        // Nobody of those that run makes room.
+        let (waited, ()) = tokio::join!(last.begin(), end);
+        assert_eq!(waited.unwrap_err(), Failure::ending());
+        assert_eq!(calls.enter().unwrap_err(), Failure::ending());
+    }
+
+    #[tokio::test]
+    async fn what_was_withdrawn_does_not_begin_and_hears_that() {
+        let entered = Calls::default().enter().unwrap();
+        entered.stop.stop();
+        assert_eq!(entered.begin().await.unwrap_err().message, "the call was withdrawn before it began");
     }
 }

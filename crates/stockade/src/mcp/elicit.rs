@@ -16,7 +16,6 @@ use stockade_gateway::approvals::{ApprovalError, Method, Request, RequestId, Sto
 use stockade_ledger::receipt::Approval;
 
 use crate::Context;
-use crate::admission;
 use crate::approval::Filed;
 use crate::approver::now;
 use crate::commands::approvals::failure;
@@ -68,7 +67,7 @@ impl Brought {
     /// The request that it is about, and what was said; the state does not open again.
     pub(super) fn open(&self, asker: &Asker, context: &Context) -> Result<(RequestId, Word), Failure> {
         let Some(word) = self.word else { return Err(Failure::new("arguments", "`inputResponses` has no answer to `approval`")) };
-        let opened = store(context)?.unseal(&self.state, &admission::named(&asker.principal()), now());
+        let opened = store(context)?.unseal(&self.state, &asker.principal().named(), now());
         if let (Err(error @ ApprovalError::Carried(_)), Some(agent)) = (&opened, asker.agent()) {
             refused_answer(agent, &failure(error), context)?;
         }

@@ -11,7 +11,6 @@
 //! of this: what cannot be sent is tried a few times, given up, counted and told. Redirects lead nowhere. A project has no say in where anything goes.
 
 mod courier;
-mod destination;
 mod ending;
 mod queue;
 mod traces;
@@ -27,9 +26,9 @@ use stockade_http::{Metrics, Outward};
 use stockade_store::settings::{Endpoint, Settings};
 
 use crate::Context;
+use crate::destination::{self, Destination, STEP};
 use crate::failure::Failure;
 use courier::Courier;
-use destination::Destination;
 use ending::Ending;
 use traces::Traces;
 use way::Way;
@@ -37,8 +36,6 @@ use webhook::Webhook;
 
 pub(crate) use queue::Queue;
 
-/// The step that fails where settings name something that cannot be told.
-const STEP: &str = "settings";
 /// How long what is under way may take when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Ended calls whose spans wait to be sent.
@@ -159,10 +156,8 @@ impl Drop for Outbound {
 /// Where settings send something, and the secret that goes with it.
 fn target(group: &str, endpoint: &Endpoint) -> Result<Option<(Destination, Option<SecretName>)>, Failure> {
     let Some(url) = &endpoint.url.value else { return Ok(None) };
-    let destination = Destination::parse(url).map_err(|why| Failure::new(STEP, format!("`{group}.url`: {why}")))?;
-    let name = endpoint.secret.value.as_ref().map(|name| name.parse::<SecretName>()).transpose();
-    let name =
-        name.map_err(|error| Failure::new(STEP, format!("`{group}.secret`: {error}")).with_hint("it is a name, not the value itself"))?;
+    let destination = destination::at(&format!("{group}.url"), url)?;
+    let name = endpoint.secret.value.as_ref().map(|name| destination::secret(&format!("{group}.secret"), name)).transpose()?;
     Ok(Some((destination, name)))
 }
 

@@ -15,8 +15,8 @@ use stockade_ledger::query::Reader;
 use stockade_store::places::Places;
 
 use super::courier::Courier;
-use super::destination::Destination;
 use super::queue::Queue;
+use crate::destination::Destination;
 use crate::receipts::book;
 
 /// How long spans are gathered.

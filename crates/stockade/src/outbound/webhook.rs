@@ -17,14 +17,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use stockade_core::escape::escape;
 use stockade_core::secret::SecretName;
-use stockade_gateway::approvals::{ApprovalError, Happened, News, Request, Store, Telling};
+use stockade_gateway::approvals::{ApprovalError, Happened, Listener, News, Request, Store, Telling};
 use stockade_http::Post;
 use stockade_store::places::Places;
 
 use super::courier::Courier;
-use super::destination::Destination;
 use super::way::Way;
 use crate::approver::now;
+use crate::destination::Destination;
 
 /// How often it is looked whether there is something to tell.
 const GLANCE: Duration = Duration::from_millis(500);
@@ -36,12 +36,13 @@ pub(super) struct Webhook {
     to: Destination,
     key: SecretName,
     state: PathBuf,
+    since: i64,
 }
 
 impl Webhook {
-    /// Nobody is told yet.
+    /// Nobody is told yet. Who was not told before hears of what happens from now on, and of what still waits.
     pub(super) fn new(to: Destination, key: SecretName, places: &Places) -> Self {
-        Self { to, key, state: places.state.clone() }
+        Self { to, key, state: places.state.clone(), since: now() }
     }
 
     /// Tells until the server ends.
@@ -64,7 +65,7 @@ impl Webhook {
     fn round(&self, telling: &mut Option<Telling>, courier: &mut Courier) -> Result<(), ApprovalError> {
         let Some(mut store) = Store::open_existing(&self.state)? else { return Ok(()) };
         if telling.is_none() {
-            *telling = store.begin_telling()?;
+            *telling = store.begin_telling(&Listener { name: &self.to.url.to_string(), since: self.since })?;
         }
         let Some(telling) = telling else { return Ok(()) };
         for news in store.news(telling, now())? {

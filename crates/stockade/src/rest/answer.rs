@@ -158,6 +158,7 @@ impl From<Failure> for Problem {
         let status = match failure.kind {
             FailureKind::NoProgram => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::Full => StatusCode::TOO_MANY_REQUESTS,
+            FailureKind::Ending => StatusCode::SERVICE_UNAVAILABLE,
             FailureKind::Broken if CALLERS.contains(&failure.step.as_str()) => StatusCode::BAD_REQUEST,
             FailureKind::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -177,6 +178,7 @@ mod tests {
         assert_eq!(status(Failure::new("arguments", "x")), 400);
         assert_eq!(status(Failure::no_program("exec", "x")), 422);
         assert_eq!(status(Failure::full("sandbox", "x")), 429);
+        assert_eq!(status(Failure::ending()), 503);
         assert_eq!(status(Failure::new("receipt", "the disk is full")), 500);
         let of = |verdict: &str| Reply::of(json!({"decision": {"verdict": verdict}})).answer().status().as_u16();
         assert_eq!([of("allow"), of("ask"), of("deny")], [200, 403, 403]);

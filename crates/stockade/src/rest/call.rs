@@ -64,10 +64,10 @@ pub(super) async fn call(make: Make, asked: Asked, session: &Arc<Session>) -> Re
     let begun = Instant::now();
     let mut counted = session.metrics().begin();
     let job = make(&asked, session)?;
-    let entered = session.calls.enter().map_err(Problem::full)?;
+    let entered = session.calls.enter()?;
     // Dropped with this future, or with the stream that it answers with: whoever goes away withdraws their call.
     let withdrawn = Withdrawn(Arc::clone(&entered.stop));
-    let running = entered.begin().await;
+    let running = entered.begin().await?;
     let (first, known) = oneshot::channel();
     let (events, heard) = tokio::sync::mpsc::unbounded_channel();
     let form = asked.form;

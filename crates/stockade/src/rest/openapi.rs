@@ -7,7 +7,7 @@ use super::routes::{Kind, Need, Parameter, ROUTES, Route, Streams};
 use crate::mcp::schema;
 
 /// Refusals that any request can meet, and what they mean.
-const REFUSALS: [(&str, &str); 10] = [
+const REFUSALS: [(&str, &str); 11] = [
     ("400", "The request makes no sense"),
     ("401", "The token is missing or wrong"),
     ("403", "Denied: by policy, with the decision, or before anything was read"),
@@ -18,6 +18,7 @@ const REFUSALS: [(&str, &str); 10] = [
     ("415", "The body is not JSON"),
     ("422", "The program cannot be run inside"),
     ("429", "Too much at once"),
+    ("503", "The server is ending, and had not begun with it"),
 ];
 
 /// The document.

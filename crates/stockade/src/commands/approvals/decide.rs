@@ -2,16 +2,18 @@
 
 use std::io::{BufRead, IsTerminal, Read};
 
+use serde_json::{Value, json};
 use stockade_gateway::approvals::{ApprovalError, Decider, Method, Request, RequestId, Scope, State, Store};
 use stockade_ledger::receipt::Approval;
+use stockade_policy::Principal;
 use stockade_store::person;
 use stockade_store::policy::add_rules;
 
-use super::list::whole;
-use super::{STEP, failure, store_with};
+use super::list::{brief, whole};
+use super::{STEP, failure, store, store_with};
 use crate::Context;
 use crate::approver::{self, now};
-use crate::cli::{ApproveArgs, OneRequest};
+use crate::cli::{ApproveArgs, DenyArgs};
 use crate::failure::Failure;
 use crate::receipts::{approved, decided};
 
@@ -45,14 +47,51 @@ pub(super) fn approve(args: &ApproveArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
-pub(super) fn deny(args: &OneRequest, context: &Context) -> Result<(), Failure> {
-    let (mut store, id) = store_with(&args.id, context)?;
+pub(super) fn deny(args: &DenyArgs, context: &Context) -> Result<(), Failure> {
+    let Some(id) = &args.id else { return deny_all(args, context) };
+    let (mut store, id) = store_with(id, context)?;
     let request = store.request(&id, now()).map_err(|error| failure(&error))?;
     let after = say_no(&mut store, &request, Method::SameUid, context)?;
     if context.printer.is_json() {
         return context.printer.json(&whole(&after));
     }
     context.printer.note("denied: such calls do not run");
+    Ok(())
+}
+
+/// Each is a no of its own, with a receipt of its own.
+fn deny_all(args: &DenyArgs, context: &Context) -> Result<(), Failure> {
+    let whose = agent(args);
+    let mut denied = Vec::new();
+    if let Some(mut store) = store(context)? {
+        for request in store.pending(now()).map_err(|error| failure(&error))? {
+            // Each takes a moment to be written down; what somebody decided meanwhile stays as they said.
+            let is_open = RequestId::parse(&request.id).is_some_and(|id| waiting(&mut store, &id).is_ok());
+            if is_open && whose.as_ref().is_none_or(|whose| *whose == request.principal) {
+                denied.push(say_no(&mut store, &request, Method::SameUid, context)?);
+            }
+        }
+    }
+    let lines: Vec<String> = denied.iter().map(|one| [one.id.as_str(), &one.principal, &one.title].join("  ")).collect();
+    all_denied(&lines, || denied.iter().map(brief).collect(), context)
+}
+
+/// The agent whose requests are meant, as requests call it; `None`: anybody's.
+pub(super) fn agent(args: &DenyArgs) -> Option<String> {
+    args.agent.as_ref().map(|name| Principal::agent(name).named())
+}
+
+/// Says what was denied, a line for each.
+pub(super) fn all_denied(lines: &[String], values: impl FnOnce() -> Vec<Value>, context: &Context) -> Result<(), Failure> {
+    if context.printer.is_json() {
+        return context.printer.json(&json!({ "denied": values() }));
+    }
+    lines.iter().try_for_each(|line| context.printer.line(line))?;
+    context.printer.note(match lines.len() {
+        0 => "nothing waits, so nothing was denied".to_owned(),
+        1 => "denied: such calls do not run".to_owned(),
+        many => format!("{many} denied: such calls do not run"),
+    });
     Ok(())
 }
 

@@ -11,10 +11,11 @@ use stockade_gateway::approver::{Approver, Credential};
 use stockade_sandbox::letter;
 use stockade_store::person;
 
+use super::decide::{agent, all_denied};
 use super::{STEP, failure, time};
 use crate::Context;
 use crate::approver::{self, now};
-use crate::cli::{ApproveArgs, OneRequest};
+use crate::cli::{ApproveArgs, DenyArgs, OneRequest};
 use crate::daemon::ear::{self, Question, Told};
 use crate::failure::Failure;
 use crate::printer::Table;
@@ -124,9 +125,24 @@ impl There {
     }
 
     /// No.
-    pub(super) fn deny(&self, args: &OneRequest, context: &Context) -> Result<(), Failure> {
-        let after = self.one(&Question::Deny { id: args.id.clone() })?;
+    pub(super) fn deny(&self, args: &DenyArgs, context: &Context) -> Result<(), Failure> {
+        let Some(id) = &args.id else { return self.deny_all(args, context) };
+        let after = self.one(&Question::Deny { id: id.clone() })?;
         told(&after, "denied: such calls do not run", context)
+    }
+
+    /// No to all that wait.
+    fn deny_all(&self, args: &DenyArgs, context: &Context) -> Result<(), Failure> {
+        let whose = agent(args);
+        let mut denied = Vec::new();
+        for request in self.ask(&Question::List {})? {
+            if whose.as_ref().is_none_or(|whose| *whose == request.principal) {
+                denied.push(self.one(&Question::Deny { id: request.id })?);
+            }
+        }
+        let lines: Vec<String> =
+            denied.iter().map(|one| [&one.id, &one.principal, &one.title].map(|text| escape(text)).join("  ")).collect();
+        all_denied(&lines, || denied.iter().map(value).collect(), context)
     }
 }
 

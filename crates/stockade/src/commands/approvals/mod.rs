@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use stockade_gateway::approvals::{ApprovalError, RequestId, Store};
 
 use crate::Context;
-use crate::cli::{ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialVerb, GrantsArgs, GrantsVerb, OneRequest};
+use crate::cli::{
+    ApprovalsArgs, ApprovalsListArgs, ApprovalsVerb, ApproveArgs, CredentialVerb, DenyArgs, GrantsArgs, GrantsVerb, OneRequest,
+};
 use crate::failure::Failure;
 #[cfg(wall)]
 use distant::There;
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &ApprovalsArgs, context: &Context) -> Result<ExitCode, F
         #[cfg(wall)]
         ApprovalsVerb::Approve(args @ ApproveArgs { of: Some(user), .. }) => There::of(user, context)?.approve(args, context)?,
         #[cfg(wall)]
-        ApprovalsVerb::Deny(args @ OneRequest { of: Some(user), .. }) => There::of(user, context)?.deny(args, context)?,
+        ApprovalsVerb::Deny(args @ DenyArgs { of: Some(user), .. }) => There::of(user, context)?.deny(args, context)?,
         ApprovalsVerb::List(args) => list::list(args, context)?,
         ApprovalsVerb::Show(args) => list::show(args, context)?,
         ApprovalsVerb::Approve(args) => decide::approve(args, context)?,

@@ -207,7 +207,9 @@ pub(super) fn shell(args: &OneSandbox, context: &Context) -> Result<ExitCode, Fa
     let exec = program(&argv, &[], None, &found.record, context)?;
     let receipt = receipt_of(inside, &argv, &exec, &told, &rules, context)?;
     let outcome = in_sandbox(&found, exec, found.record.time, &receipt, context)?;
-    receipt.finish(&outcome, context);
+    for violation in receipt.finish(&outcome, context) {
+        context.printer.warning(violation);
+    }
     drop(receipt);
     drop(secrets);
     book.close().tidy();

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{PASSPHRASE, ask_for, json, receipts, request_of, rules, set_credential, tell, with_passphrase};
+use crate::mcp::{ASKS, Client};
 use crate::wall::ground::{finish, finish_with};
 use crate::wall::terminal::stockade_on_terminal;
 use crate::wall::{Ground, Who, as_both};
@@ -40,6 +41,43 @@ fn what_was_approved_runs_once() {
         assert_ne!(request_of(&next.stderr), id);
         assert_eq!(tell(ground, &["approvals", "approve", &id]).code, Some(125), "what was used cannot be approved again");
         assert_eq!(tell(ground, &["receipts", "verify"]).code, Some(0));
+    });
+}
+
+#[test]
+fn all_that_wait_are_denied_at_once_or_those_of_one_agent() {
+    as_both(|ground| {
+        rules(ground, ASKS.trim_start().split_once('\n').expect("people are free by the first line").1);
+        let people = "@id(\"ask-people\") @approval(\"required\") permit (principal is Stockade::Human, action, resource);";
+        ground.plant(&ground.home.join(".config/stockade/policy/people.cedar"), people, 0o600);
+        let mut client = Client::new(ground);
+        let theirs: Vec<String> = ["touch a", "touch b"]
+            .map(|script| client.shell(script)["structuredContent"]["decision"]["approval_id"].as_str().expect("a request").to_owned())
+            .into();
+        let own = request_of(&ground.run(&[], &["cat", "x"]).stderr);
+        assert_eq!(json(ground, &["approvals", "deny", "--all", "--agent", "other/main"]), json!({"denied": []}));
+        let denied = json(ground, &["approvals", "deny", "--all", "--agent", "by-hand/main"]);
+        let of = |value: &Value, field: &str| {
+            value["denied"].as_array().expect("a list").iter().map(|one| one[field].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of(&denied, "id"), of(&denied, "state")),
+            (vec![json!(theirs[0]), json!(theirs[1])], vec![json!("denied"); 2]),
+            "{denied}"
+        );
+        let again = client.shell("touch a").to_string();
+        assert!(again.contains(&format!("said no to the request {}", theirs[0])), "{again}");
+        let rest = tell(ground, &["approvals", "deny", "--all"]);
+        assert_eq!((rest.code, rest.stdout.starts_with(&own), rest.stdout.lines().count()), (Some(0), true, 1), "{rest:?}");
+        let nothing = tell(ground, &["approvals", "deny", "--all"]);
+        assert!(nothing.code == Some(0) && nothing.stdout.is_empty() && nothing.stderr.contains("nothing was denied"), "{nothing:?}");
+        let said =
+            receipts(ground).iter().filter(|one| one["kind"] == "approval" && one["capability"] == "stockade.approvals.deny").count();
+        assert!(said >= 3, "each is written down: {said}");
+        for words in [&["approvals", "deny"][..], &["approvals", "deny", &own, "--all"], &["approvals", "deny", &own, "--agent", "a/b"]] {
+            assert_eq!(tell(ground, words).code, Some(125), "{words:?}");
+        }
+        client.close();
     });
 }
 

@@ -144,7 +144,12 @@ fn another_user_approves_what_they_are_shown_and_nobody_else_does() {
         assert_eq!(call().code, Some(0));
         let next = request_of(&call().stderr);
         assert_ne!(next, id, "once");
-        let denied = machine.says(APPROVER, &["approvals", "deny", &next, "--of", &uid]);
+        let none = machine.says(APPROVER, &["approvals", "deny", "--all", "--agent", "claude/main", "--of", &uid]);
+        assert!(none.code == Some(0) && none.stdout.is_empty() && none.stderr.contains("nothing was denied"), "{none:?}");
+        let denied = machine.says(APPROVER, &["approvals", "deny", "--all", "--of", &uid]);
+        assert!(denied.code == Some(0) && denied.stdout.starts_with(&next) && denied.stdout.contains("  cat /dev/null"), "{denied:?}");
+        let again = request_of(&machine.asks(&["run", "--", "cat", "/dev/zero"]).stderr);
+        let denied = machine.says(APPROVER, &["approvals", "deny", &again, "--of", &uid]);
         assert_eq!(denied.code, Some(0), "{denied:?}");
         let stays = call();
         assert!(stays.code == Some(126) && stays.stderr.contains("said no"), "{stays:?}");
@@ -158,7 +163,7 @@ fn another_user_approves_what_they_are_shown_and_nobody_else_does() {
             .map(|one| (&one["approval"]["method"], &one["approval"]["by"]))
             .collect();
         let by = Value::from(APPROVER.to_string());
-        assert!(methods.len() == 4 && methods.iter().all(|(method, who)| **method == "other-uid" && **who == by), "{methods:?}");
+        assert!(methods.len() == 5 && methods.iter().all(|(method, who)| **method == "other-uid" && **who == by), "{methods:?}");
         drop(daemon);
         assert_eq!(std::fs::read_dir(&machine.sockets).expect("a directory").count(), 0, "nothing stays");
     });

@@ -122,6 +122,35 @@ until(b'passphrase'); time.sleep(0.3)
 }
 
 #[test]
+fn after_too_many_wrong_passphrases_it_asks_again_when_one_may_be_tried() {
+    let ground = Ground::new(Who::Ordinary);
+    ask_for(&ground, "cat");
+    ground.file("x", "one\n");
+    set_credential(&ground);
+    let act = format!(
+        r"
+def guess(words):
+    global seen
+    answer(b'y\r')
+    until(b'passphrase'); time.sleep(0.3); seen = b''; os.write(fd, words)
+call('cat', 'x')
+for _ in range(3):
+    guess(b'wrong horse battery\r')
+    until(b'does not fit')
+guess(b'{PASSPHRASE}\r')
+until(b'too often')
+expect(call('cat', 'x').returncode == 126, 'the right one counted too early')
+# It is shown again by itself, and the right one counts.
+guess(b'{PASSPHRASE}\r')
+until(b'approved: the next such call runs')
+expect(call('cat', 'x').stdout == 'one\n', 'it does not run')
+"
+    );
+    let said = stockade_on_terminal(&ground, &["serve", "--foreground"], &format!("{CALLS}{act}{OVER}"));
+    assert!(said.ends_with("code 0 restored True\n") && !said.contains(PASSPHRASE), "{said}");
+}
+
+#[test]
 fn without_a_terminal_there_is_no_foreground() {
     let ground = Ground::new(Who::Ordinary);
     // A session of its own has none.

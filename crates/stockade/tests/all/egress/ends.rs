@@ -5,6 +5,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::as_both;
+use super::world::words;
 use crate::wall::ground::{ended, eventually, finish};
 
 fn kill(pid: u32) {
@@ -52,6 +53,31 @@ fn a_killed_egress_lets_nothing_out_and_harms_nobody() {
         let violations = receipt["violations"].as_array().expect("violations");
         assert!(violations.iter().any(|violation| violation.as_str().is_some_and(|text| text.starts_with(told))), "{receipt}");
         assert_eq!(receipt["network"].as_array().map(Vec::len), Some(1), "{receipt}");
+    });
+}
+
+#[test]
+fn a_killed_egress_of_a_created_sandbox_is_told_by_every_program_in_it() {
+    as_both(|world| {
+        let flags = world.plain_flags();
+        let made = world.stockade(&[&["sandbox", "create", "--name", "box"], &words(&flags)[..]].concat());
+        assert_eq!(made.code, Some(0), "{made:?}");
+        let url = format!("http://api.test:{}/hello", world.plain);
+        let fetch = || world.stockade(&["sandbox", "exec", "box", "--", "curl", "-sS", "--max-time", "5", &url]);
+        let whole = fetch();
+        assert!(whole.code == Some(0) && !whole.stderr.contains("egress-ended"), "{whole:?}");
+        world.egress().into_iter().for_each(kill);
+        eventually("egress is gone", || world.egress().is_empty());
+        for _ in 0..2 {
+            let outcome = fetch();
+            let told = "egress-ended: the way out ended before the sandbox did: after that nothing went out";
+            assert!(outcome.code != Some(0) && outcome.stderr.matches(told).count() == 1, "{outcome:?}");
+            let receipt = world.receipt();
+            let violations = receipt["violations"].as_array().expect("violations");
+            assert!(violations.len() == 1 && violations[0].as_str().is_some_and(|text| text.starts_with(told)), "{receipt}");
+        }
+        assert_eq!(world.stockade(&["sandbox", "destroy", "box"]).code, Some(0));
+        world.all_ended();
     });
 }
 

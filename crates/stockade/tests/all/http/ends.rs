@@ -109,6 +109,46 @@ fn a_signal_ends_what_runs_answers_it_and_keeps_what_was_done() {
     });
 }
 
+#[test]
+fn what_waits_when_a_signal_comes_is_told_that_the_server_ends() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, DEVELOPER);
+    let server = Server::new(&ground);
+    let rest = [BEARER, ("Content-Type", "application/json"), ("X-Stockade-Client", "tests")];
+    let begin = |text: String| {
+        let mut stream = server.connect();
+        stream.write_all(text.as_bytes()).expect("sent");
+        stream
+    };
+    let by_rest = |script: &str| begin(server.text("POST /v1/run", &rest, &json!({ "script": script }).to_string()));
+    let by_mcp = |script: &str| begin(server.text("POST /mcp", &modern_fields("tools/call", "shell"), &call(script, &json!({}))));
+    // Calls of one agent have its copy of the workspace in turns.
+    let (first, second) = (unique_seconds(), unique_seconds());
+    let mut running = [by_rest(&format!("sleep {first}")), by_mcp(&format!("sleep {second}"))];
+    eventually("both run", || sleeps(&first) && sleeps(&second));
+    let mut waiting = [by_rest("echo late > late"), by_mcp("echo late > late")];
+    let calls = || serde_json::from_str::<Value>(&server.request("GET /v1/health", &rest, "").body).expect("JSON")["calls"].clone();
+    eventually("both wait", || calls() == 4);
+    server.signal(rustix::process::Signal::TERM);
+    let told = |stream: &mut std::net::TcpStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let [by_rest, by_mcp] = waiting.each_mut().map(told);
+    assert!(by_rest.starts_with("HTTP/1.1 503") && by_rest.contains("{\"error\":"), "{by_rest}");
+    assert!(by_mcp.starts_with("HTTP/1.1 200") && by_mcp.contains("\"isError\":true"), "{by_mcp}");
+    for answer in [by_rest, by_mcp] {
+        assert!(answer.contains("the server is ending, and this call had not begun"), "{answer}");
+    }
+    for answer in running.each_mut().map(told) {
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"signal\":9"), "{answer}");
+    }
+    let (code, said) = server.ended();
+    assert!(code == Some(143) && !said.contains("changed"), "{code:?} {said}");
+    verified(&ground);
+}
+
 /// A server that can run nothing any more says so and ends: whatever supervises it starts another.
 #[test]
 fn without_its_launcher_or_its_steward_it_ends() {

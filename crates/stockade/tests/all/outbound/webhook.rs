@@ -141,6 +141,26 @@ fn tellers(ground: &Ground) -> Vec<u32> {
 }
 
 #[test]
+fn who_is_named_later_hears_what_waits_and_nothing_that_was_over() {
+    let ground = Ground::new(Who::Ordinary);
+    rules(&ground, ASKS);
+    let mut client = Client::new(&ground);
+    let over = request_of(&client.shell("touch a"));
+    person(&ground, "deny", &over);
+    let open = request_of(&client.shell("touch b"));
+    assert_eq!(client.close().0, Some(0));
+    // Times are kept in seconds.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let receiver = told(&ground);
+    let client = Client::new(&ground);
+    assert_eq!(said(&receiver.gets(1)[0]), expected("requested", &open, "pending"));
+    person(&ground, "deny", &open);
+    assert_eq!(said(&receiver.gets(2)[1]), expected("decided", &open, "denied"));
+    assert_eq!(client.close().0, Some(0));
+    assert_eq!(receiver.got().len(), 2, "{:#?}", receiver.got());
+}
+
+#[test]
 fn calls_do_not_wait_for_who_does_not_answer() {
     let ground = Ground::new(Who::Ordinary);
     rules(&ground, ASKS);
@@ -177,9 +197,17 @@ fn nothing_is_served_where_it_could_not_be_told_as_it_should() {
         refused(&["mcp"], "stockade secret set HOOK");
         keep_secret(ground, "HOOK", KEY);
         for url in ["http://hooks.example.com/", "http://10.0.0.1/", "hooks.example.com", "https://me:pw@hooks.example.com/"] {
-            set(ground, "approvals.webhook.url", url);
-            refused(&["mcp"], "`approvals.webhook.url`: ");
+            // By whoever sets it and, where it was written by hand, by whoever would use it.
+            let says = |key: &str| format!("`{key}`: `{url}`: ");
+            refused(&["config", "set", "telemetry.otlp.url", url], &says("telemetry.otlp.url"));
+            refused(&["config", "set", "approvals.webhook.url", url], &says("approvals.webhook.url"));
+            let text = json!({"approvals": {"webhook": {"url": url, "secret": "HOOK"}}}).to_string();
+            ground.plant(&ground.home.join(".config/stockade/settings.json"), &text, 0o600);
+            refused(&["mcp"], &says("approvals.webhook.url"));
         }
+        refused(&["config", "set", "approvals.webhook.secret", KEY], "it is a name, not the value itself");
+        set(ground, "approvals.webhook.url", "null");
+        set(ground, "approvals.webhook.url", "https://hooks.example.com/");
         assert_eq!(ground.sandboxes(), Vec::<String>::new());
         // A repository cannot have anything told to anybody.
         ground.directory(&ground.work.join(".stockade"));

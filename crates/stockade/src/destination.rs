@@ -1,27 +1,58 @@
 //! Where something is sent: `https`, or `http` to loopback by its address.
+//!
+//! What a server would refuse when it starts is refused when it is set, by the same words.
 
 use http::Uri;
 use http::uri::PathAndQuery;
 use stockade_core::escape::escape;
 use stockade_core::host::{HostName, HostPattern};
+use stockade_core::secret::SecretName;
+use stockade_store::settings::key::Key;
+use stockade_store::settings::value::Value;
+
+use crate::failure::Failure;
+
+/// The step that fails where settings name something that cannot be told.
+pub(crate) const STEP: &str = "settings";
 
 /// Where collectors take spans, unless the URL says otherwise.
 const TRACES: &str = "/v1/traces";
 /// No URL of anybody's is longer.
 const MOST: usize = 2048;
 
+/// Whether what a person typed for a setting is something that a server could use, where the setting says whom it tells.
+pub(crate) fn check(key: &Key, typed: &str) -> Result<(), Failure> {
+    // What is not even text is refused by the settings themselves; `null` says that nobody is told.
+    let Ok(Value::Text(text)) = Value::from_text(key, typed) else { return Ok(()) };
+    match key.name {
+        "approvals.webhook.url" | "telemetry.otlp.url" => at(key.name, &text).map(drop),
+        "approvals.webhook.secret" | "telemetry.otlp.secret" => secret(key.name, &text).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The place that a setting names.
+pub(crate) fn at(key: &str, url: &str) -> Result<Destination, Failure> {
+    Destination::parse(url).map_err(|why| Failure::new(STEP, format!("`{key}`: {why}")))
+}
+
+/// The secret that a setting names.
+pub(crate) fn secret(key: &str, name: &str) -> Result<SecretName, Failure> {
+    name.parse().map_err(|error| Failure::new(STEP, format!("`{key}`: {error}")).with_hint("it is a name, not the value itself"))
+}
+
 /// A place that settings name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Destination {
+pub(crate) struct Destination {
     /// The whole of it.
-    pub(super) url: Uri,
+    pub(crate) url: Uri,
     host: HostName,
     port: u16,
 }
 
 impl Destination {
     /// Reads a URL.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         let shown = escape(&text.chars().take(200).collect::<String>());
         let refused = |why: &str| Err(format!("`{shown}`: {why}"));
         let Some(url) = (text.len() <= MOST).then(|| text.parse::<Uri>().ok()).flatten() else { return refused("that is no URL") };
@@ -46,12 +77,12 @@ impl Destination {
     }
 
     /// The one host and port that egress lets through for it.
-    pub(super) fn pattern(&self) -> HostPattern {
+    pub(crate) fn pattern(&self) -> HostPattern {
         HostPattern::exactly(&self.host, self.port).at_port(self.port)
     }
 
     /// The place for spans: where the URL names a collector alone, the usual one.
-    pub(super) fn at_traces(self) -> Self {
+    pub(crate) fn at_traces(self) -> Self {
         if !matches!(self.url.path(), "" | "/") || self.url.query().is_some() {
             return self;
         }
