@@ -36,8 +36,6 @@ use crate::receipts::{Book, Capture};
 const MOST_READ: u64 = CAPTURE;
 /// Names of one directory.
 const MOST_NAMES: usize = 10_000;
-/// What a receipt says of a call that was ended from outside.
-const WITHDRAWN: &str = "cancelled: the client withdrew the call, and everything in its sandbox was killed";
 
 /// What is left when the client has its answer.
 #[derive(Default)]
@@ -206,9 +204,7 @@ fn run(mut call: Call<'_>, stdin: Option<BorrowedFd<'_>>, guess: Guess, caller: 
     let came = engine::invoke_in(call, &session.context, wait, |assembled, perform| {
         let limit = assembled.spec.limits.output.map_or(CAPTURE, |limit| limit.value);
         let (mut done, remains) = caller.in_streams(stdin, limit, |streams| perform(streams, Some(&entered.signals)))?;
-        if !entered.stop.is_wanted() {
-            done.violations.push(WITHDRAWN.to_owned());
-        }
+        done.violations.extend(entered.stop.told().map(str::to_owned));
         Ok((done, remains))
     })?;
     let Came { end, assembled, book, receipt_id, filed } = came;

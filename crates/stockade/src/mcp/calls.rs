@@ -145,6 +145,15 @@ impl Stop {
         *lock(&self.state) == Wanted::Still
     }
 
+    /// What a receipt says of a call that was stopped while it ran.
+    pub(crate) fn told(&self) -> Option<&'static str> {
+        match *lock(&self.state) {
+            Wanted::Still => None,
+            Wanted::Withdrawn => Some("cancelled: the client withdrew the call, and everything in its sandbox was killed"),
+            Wanted::Ending => Some("cancelled: the server ended, and everything in the call's sandbox was killed"),
+        }
+    }
+
     /// What a call is told that was stopped before it began.
     pub(crate) fn refusal(&self) -> Failure {
         match *lock(&self.state) {

@@ -42,7 +42,7 @@ fn who_closes_the_connection_withdraws_the_call() {
             eventually("the outcome is written", || outcomes(ground).len() == count + 1);
             let outcome = &outcomes(ground)[count];
             assert_eq!(outcome["result"]["signal"], 9, "{outcome}");
-            assert!(outcome["violations"][0].as_str().expect("a line").contains("cancelled"), "{outcome}");
+            assert!(outcome["violations"][0].as_str().expect("a line").contains("cancelled: the client withdrew"), "{outcome}");
         }
         assert_eq!(server.call("shell", &json!({"script": "echo hi"}))["structuredContent"]["stdout"], "hi\n");
         verified(ground);
@@ -100,6 +100,7 @@ fn a_signal_ends_what_runs_answers_it_and_keeps_what_was_done() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"signal\":9"), "{answer}");
+        assert!(answer.contains("cancelled: the server ended"), "{answer}");
         let (code, said) = server.ended();
         assert!(code == Some(143) && said.contains("1 file changed"), "{code:?} {said}");
         assert_eq!(processes(&seconds), [] as [u32; 0]);

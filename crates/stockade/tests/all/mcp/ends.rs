@@ -61,7 +61,7 @@ fn a_withdrawn_call_is_killed_and_leaves_an_outcome() {
         eventually("the outcome is written", || outcomes(ground).len() == 2);
         let outcome = &outcomes(ground)[0];
         assert_eq!(outcome["result"]["signal"], 9, "{outcome}");
-        assert!(outcome["violations"][0].as_str().expect("a line").contains("cancelled"), "{outcome}");
+        assert!(outcome["violations"][0].as_str().expect("a line").contains("cancelled: the client withdrew"), "{outcome}");
         verified(ground);
     });
 }
