@@ -18,7 +18,7 @@ pub(super) fn put_in(text: &str, program: &str, variables: &[Variable]) -> Resul
     let server = table(servers, SERVER)?;
     set(server, "command", program.into());
     set(server, "args", toml_edit::Value::Array(Array::from_iter(["mcp"])));
-    // As long as a call of the shell may be asked to take.
+    // Room for a build, whatever Codex would give by itself.
     set_if_none(server, "tool_timeout_sec", 600.into());
     // Codex would ask about each call itself, and refuse all of them in `codex exec`, where nobody can be asked. The rules decide, and what they leave to a person.
     set_if_none(server, "default_tools_approval_mode", "approve".into());
